@@ -1,0 +1,130 @@
+"""The only module that plugins import: the contract's types and errors, and the tools to keep it.
+
+Everything named here is public and follows `API_VERSION`; everything else in `sky` is not.
+"""
+
+from __future__ import annotations
+
+import pluggy
+
+from sky.cache import Cache
+from sky.cancel import CancelToken
+from sky.errors import (
+    Cancelled,
+    ConnectionLost,
+    CredentialsError,
+    HostGone,
+    LoginExpired,
+    NoCapacity,
+    NothingFeasible,
+    NotPermitted,
+    NotSupported,
+    NotYet,
+    PluginError,
+    ProgramMissing,
+    ProvisioningFailed,
+    QuotaExceeded,
+    SkyError,
+    TimedOut,
+    TransferFailed,
+    Unreachable,
+    UsageError,
+)
+from sky.hookspecs import API_VERSION
+from sky.types import (
+    Accelerator,
+    Allocation,
+    CatalogQuery,
+    CloudInfo,
+    Command,
+    Context,
+    CredentialStatus,
+    Diagnosis,
+    Event,
+    Feasibility,
+    Forward,
+    Host,
+    InstanceState,
+    InstanceStatus,
+    Job,
+    JobReference,
+    JobState,
+    JobStatus,
+    LaunchSpec,
+    Offer,
+    Place,
+    Quantity,
+    Rejection,
+    Request,
+    Transfer,
+    TransferResult,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sky.transfer import transfer_over
+
+hookimpl = pluggy.HookimplMarker("sky")
+
+
+def __getattr__(name: str) -> object:
+    # Imported on first use: `exec` moves no files and must not pay for it.
+    if name == "transfer_over":
+        from sky.transfer import transfer_over
+
+        return transfer_over
+    raise AttributeError(f"module 'sky.api' has no attribute {name!r}")
+
+
+__all__ = [
+    "API_VERSION",
+    "Accelerator",
+    "Allocation",
+    "Cache",
+    "CancelToken",
+    "Cancelled",
+    "CatalogQuery",
+    "CloudInfo",
+    "Command",
+    "ConnectionLost",
+    "Context",
+    "CredentialStatus",
+    "CredentialsError",
+    "Diagnosis",
+    "Event",
+    "Feasibility",
+    "Forward",
+    "Host",
+    "HostGone",
+    "InstanceState",
+    "InstanceStatus",
+    "Job",
+    "JobReference",
+    "JobState",
+    "JobStatus",
+    "LaunchSpec",
+    "LoginExpired",
+    "NoCapacity",
+    "NotPermitted",
+    "NotSupported",
+    "NotYet",
+    "NothingFeasible",
+    "Offer",
+    "Place",
+    "PluginError",
+    "ProgramMissing",
+    "ProvisioningFailed",
+    "Quantity",
+    "QuotaExceeded",
+    "Rejection",
+    "Request",
+    "SkyError",
+    "TimedOut",
+    "Transfer",
+    "TransferFailed",
+    "TransferResult",
+    "Unreachable",
+    "UsageError",
+    "hookimpl",
+    "transfer_over",
+]
