@@ -1,0 +1,348 @@
+# Sky's node protocol, version 1: what is said to a node, and what it keeps. Specification: docs/protocol.md.
+# Read by boot.sh, which gives it `take` and stdin, and started as `sh node.sh WORK_DIR drive DIR UMASK`.
+# Any POSIX sh; dash and busybox are tested.
+#
+# Facts about a job are files that are created once, whole, by ln(2): the first writer wins, a reader
+# needs no lock, and a kill at any point leaves a fact either absent or complete.
+umask 077
+W=$1 verb=$2
+self=${s:-$0}
+shift 2
+
+say() { printf 'sky1 %s\n' "$*" >&2; }
+fail() { say "error $*"; exit 0; }
+nap() { sleep "$1" 2>/dev/null || sleep 1; }
+
+once() { # FILE VALUE: create the fact; fails if it exists already
+  printf '%s\n' "$2" >"$1.$$" || fail "can't write in $W: disk full?"
+  ln "$1.$$" "$1" 2>/dev/null
+  set -- $? "$1.$$"
+  rm -f "$2"
+  return "$1"
+}
+fact() { # FILE: sets v to its value; fails while it is absent
+  v=
+  [ -s "$1" ] && read -r v <"$1" && [ -n "$v" ]
+}
+
+# --- processes ---------------------------------------------------------------------------------------
+
+born() { # PID: sets b to its start time in ticks since boot; fails when it is dead, also as a zombie
+  b=
+  { read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
+  set -- ${stat##*) }
+  [ "$1" != Z ] && [ "$1" != X ] && b=${20}
+}
+alive() { # PID:START
+  born "${1%%:*}" && [ "$b" = "${1##*:}" ]
+}
+
+# Members of a job: whoever carries its cookie, writes to its log, shares a session or group with one that
+# does, or descends from one; to a fixed point. What was a member once stays one, so that a process which
+# loses all these marks between two looks is still ended.
+members() { # DIR: adds to $known, the pids seen so far; sets $living to those of them that live
+  for p in $(grep -lF "SKY_JOB_COOKIE=${1##*/}" /proc/[0-9]*/environ 2>/dev/null); do
+    p=${p#/proc/} && note "${p%%/*}"
+  done
+  pid=
+  while read -r line; do
+    case $line in
+      /proc/*:) pid=${line#/proc/} pid=${pid%%/*} ;;
+      l?w*" -> $1/log") note "$pid" ;;
+    esac
+  done <<END
+$(ls -l /proc/[0-9]*/fd 2>/dev/null)
+END
+  table=$(cat /proc/[0-9]*/stat 2>/dev/null)
+  more=1
+  while [ -n "$more" ]; do
+    more= living=
+    while read -r line; do
+      pid=${line%% *}
+      set -- ${line##*) }
+      [ "$1" != Z ] && [ "$pid" != 1 ] || continue
+      case " $known " in
+        *" $pid "*) ;;
+        *) case " $known $groups " in *" $2 "* | *" $3 "* | *" $4 "*) ;; *) continue ;; esac
+          [ "$pid" != $$ ] && [ "$2" != $$ ] || continue
+          more=1 ;;
+      esac
+      note "$pid"
+      [ "$3" = 0 ] || groups="$groups $3"
+      [ "$4" = 0 ] || groups="$groups $4"
+      living="$living $pid"
+    done <<END
+$table
+END
+  done
+}
+note() { # PID: never pid 1, never ourselves
+  case " $known 1 $$ " in *" $1 "*) ;; *) known="$known $1" ;; esac
+}
+
+end_members() { # DIR GRACE_SECONDS: stop them all, then TERM, then KILL
+  known= groups= before=x
+  while members "$1" && [ "$living" != "$before" ]; do
+    before=$living
+    [ -z "$living" ] || kill -STOP $living 2>/dev/null
+  done
+  [ -n "$living" ] || return 0
+  kill -TERM $living 2>/dev/null
+  kill -CONT $living 2>/dev/null
+  left=$(($2 * 10))
+  while members "$1" && [ -n "$living" ]; do
+    left=$((left - 1))
+    if [ "$left" -le 0 ]; then kill -KILL $living 2>/dev/null; nap 0.02; else nap 0.1; fi
+    [ "$left" -gt -100 ] || return 1
+  done
+}
+
+# --- the queue ---------------------------------------------------------------------------------------
+
+job_of() { # ID: sets j to its directory
+  fact "$W/q/$1" && j=$W/j/$v
+}
+last_id() { # sets id to the highest there is, 0 if none
+  id=$hint
+  while [ -e "$W/q/$((id + 1))" ]; do id=$((id + 1)); done
+}
+publish() { # NAME: sets id; the same whoever calls it, however often, at the same time
+  mkdir -p "$W/q"
+  hint=0
+  while fact "$W/q/$((hint + 1))"; do
+    hint=$((hint + 1))
+    [ "$v" != "$1" ] || { id=$hint; return; }
+  done
+  id=$hint
+  while :; do
+    id=$((id + 1))
+    once "$W/q/$id" "$1" && return
+    # lost the number: to another job, or to another attempt at this one
+    fact "$W/q/$id" && [ "$v" = "$1" ] && return
+  done
+}
+
+state_of() { # DIR: sets state, code, ended
+  code=- ended=-
+  if fact "$1/result"; then
+    set -- $v
+    state=$1 code=$2 ended=$3
+  elif ! fact "$1/driver"; then
+    state=PENDING
+  elif alive "$v"; then
+    if [ -s "$1/running" ]; then state=RUNNING
+    elif [ -s "$1/setting_up" ]; then state=SETTING_UP
+    else state=PENDING; fi
+  elif [ -s "$1/result" ]; then # it ended between the two looks
+    state_of "$1"
+  else
+    state=UNKNOWN
+  fi
+}
+
+start() { # DIR: a driver for it. Two may start; one claims the job, the other leaves.
+  # setsid forks, and its parent returns, only when it is a group leader already: hence twice. It is not
+  # put in the background by `&`, as a shell then has it and the user's programs ignore SIGINT for ever.
+  SKY_JOB_COOKIE=${1##*/} setsid sh -c 'exec setsid sh "$@" </dev/null >/dev/null 2>&1' sky \
+    "$self" "$W" drive "$1" "${mask:-022}"
+}
+
+my_turn() { # ID NEED TOTAL: first come, first served among the jobs that need devices; sets grant
+  used=,
+  i=$low
+  while [ "$i" -lt "$1" ]; do
+    job_of "$i" || { i=$((i + 1)); continue; }
+    if [ -s "$j/result" ]; then
+      [ "$i" = "$low" ] && low=$((low + 1))
+    elif ! fact "$j/need" || [ "$v" = 0 ]; then :
+    elif fact "$j/devices"; then
+      devices=$v
+      holds "$j" && used=$used$devices,
+    elif ! fact "$j/driver"; then
+      start "$j"
+      return 1
+    elif alive "$v"; then
+      return 1
+    fi
+    i=$((i + 1))
+  done
+  grant= got=0 i=0
+  while [ "$i" -lt "$3" ] && [ "$got" -lt "$2" ]; do
+    case $used in *",$i,"*) ;; *) grant=$grant${grant:+,}$i got=$((got + 1)) ;; esac
+    i=$((i + 1))
+  done
+  [ "$got" = "$2" ]
+}
+holds() { # DIR: whether its devices are taken; a lost driver's job holds them while a process of it lives
+  if fact "$1/driver" && alive "$v"; then return 0; fi
+  known= groups=
+  members "$1"
+  [ -n "$living" ]
+}
+
+# --- one job, from its start to its result -----------------------------------------------------------
+
+drive() { # DIR UMASK
+  cd "$1" || exit 1
+  born $$
+  once driver "$$:$b" || exit 0
+  publish "${1##*/}"
+  fact need && need=$v
+  fact total && total=$v
+  low=1 wait=0.05 grant=
+  while [ "$need" -gt 0 ] && ! my_turn "$id" "$need" "$total"; do
+    nap $wait
+    wait=0.3
+  done
+  [ "$need" = 0 ] || once devices "$grant"
+  if [ -f setup ]; then
+    once setting_up "$(date +%s)"
+    block setup "$2" || finish FAILED_SETUP $?
+  fi
+  once running "$(date +%s)"
+  if [ -f run ]; then block run "$2" || finish FAILED $?; fi
+  finish SUCCEEDED 0
+}
+finish() { # STATE CODE
+  once result "$1 $2 $(date +%s)"
+  rm -f env setup run
+  exit 0
+}
+block() { # FILE UMASK: run it as the user's shell would; its own session, so that `kill 0` stays inside
+  file=$PWD/$1 env=$PWD/env
+  (
+    umask "$2"
+    cd "$HOME" && { [ -d sky_workdir ] || mkdir sky_workdir; } && cd sky_workdir || exit 1
+    read -r first <"$file"
+    case $first in
+      '#!'*)
+        first=${first#??} first=${first#"${first%%[! ]*}"}
+        case $first in *' '*) set -- "${first%% *}" "${first#* }" "$file" ;; *) set -- "$first" "$file" ;; esac
+        run='exec "$0" "$@"' ;;
+      *) set -- "$file"
+        run='. "$0"' ;;
+    esac
+    if command -v bash >/dev/null; then
+      set -- setsid bash -lc "[ ! -r ~/.bashrc ] || . ~/.bashrc; $run" "$@"
+    else
+      set -- setsid sh -lc "$run" "$@"
+    fi
+    [ "$total" = 0 ] || set -- env "CUDA_VISIBLE_DEVICES=$grant" "$@"
+    . "$env" # the last thing, as it may set any variable of this shell
+    exec "$@"
+  ) </dev/null >>log 2>&1
+}
+
+# --- verbs -------------------------------------------------------------------------------------------
+
+submit() { # TOKEN NAME NEED TOTAL ENV_SIZE SETUP_SIZE RUN_SIZE FOLLOW; sizes of what comes by stdin, - for none
+  token=$1 follow=$8
+  born $$
+  mkdir -p "$W/t" "$W/j" || fail "can't write in $W"
+  if ! fact "$W/t/$token"; then
+    d=$W/j/$token.$$.$b
+    mkdir "$d" || fail "can't write in $W"
+    take "$5" "$d/env" && { [ "$6" = - ] || take "$6" "$d/setup"; } && { [ "$7" = - ] || take "$7" "$d/run"; } &&
+      : >"$d/log" && once "$d/name" "$2" && once "$d/need" "$3" && once "$d/total" "$4" &&
+      once "$d/submitted" "$(date +%s)" || { rm -rf "$d"; fail "can't write the job in $W: disk full, or the connection was cut"; }
+    # Whoever links the token first has the job; an attempt that lost goes on with the winner's.
+    once "$W/t/$token" "${d##*/}" || rm -rf "$d"
+    fact "$W/t/$token"
+  fi
+  d=$W/j/$v
+  publish "$v"
+  [ -s "$d/driver" ] || start "$d"
+  say "job $id"
+  command -v bash >/dev/null || say "note this host has no bash: setup and run are read by sh"
+  [ "$follow" = 0 ] || stream "$d" 0
+}
+
+stream() { # DIR OFFSET: the log from there on, as it grows, then what is true of the job
+  exec 3<"$1/log" || fail "the log of this job is gone"
+  [ "$2" = 0 ] || dd bs=1 skip="$2" count=0 <&3 2>/dev/null
+  turns=0 told= silent=0
+  while :; do
+    state_of "$1"
+    [ "$state" = "$told" ] || say "state $state"
+    told=$state
+    cat <&3 || exit 1
+    case $state in PENDING | SETTING_UP | RUNNING) ;; *) break ;; esac
+    turns=$((turns + 1))
+    if [ $turns -lt 20 ]; then nap 0.01; elif [ $turns -lt 40 ]; then nap 0.05; else
+      nap 0.15
+      # keeps the connection open through whatever cuts silent ones, and ends us when nobody listens
+      silent=$((silent + 1))
+      [ $((silent % 70)) != 0 ] || say alive || exit 1
+    fi
+    [ -s "$1/driver" ] || [ $((turns % 100)) != 0 ] || start "$1"
+  done
+  while read -r k v; do [ "$k" != pos: ] || pos=$v; done </proc/$$/fdinfo/3
+  say "end $state $code $pos"
+}
+
+logs() { # ID OFFSET TAIL_LINES FOLLOW
+  job_of "$1" || fail "no job $1"
+  say "job $1"
+  from=$2
+  if [ "$3" -ge 0 ]; then
+    size=$(($(wc -c <"$j/log")))
+    from=$((size - $(head -c "$size" "$j/log" | tail -n "$3" | wc -c)))
+  fi
+  say "from $from"
+  if [ "$4" = 1 ]; then stream "$j" "$from"; return; fi
+  exec 3<"$j/log"
+  [ "$from" = 0 ] || dd bs=1 skip="$from" count=0 <&3 2>/dev/null
+  cat <&3
+  while read -r k v; do [ "$k" != pos: ] || pos=$v; done </proc/$$/fdinfo/3
+  state_of "$j"
+  say "end $state $code $pos"
+}
+
+list() { # every job, oldest first; starts what was submitted and never started
+  hint=1
+  while job_of "$hint"; do
+    state_of "$j"
+    [ "$state" != PENDING ] || [ -s "$j/driver" ] || start "$j"
+    fact "$j/submitted" && submitted=$v || submitted=-
+    fact "$j/setting_up" || fact "$j/running" || v=-
+    started=$v
+    fact "$j/devices" && devices=$v || devices=-
+    fact "$j/name" && name=$v || name=-
+    printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$hint" "$state" "$code" "$submitted" "$started" "$ended" \
+      "$devices" "$name" "$j"
+    hint=$((hint + 1))
+  done
+  say end
+}
+
+cancel() { # ID|all GRACE_SECONDS
+  if [ "$1" = all ]; then
+    hint=0
+    last_id
+    i=1 top=$id
+    while [ "$i" -le "$top" ]; do cancel_one "$i" "$2"; i=$((i + 1)); done
+  else
+    cancel_one "$1" "$2"
+  fi
+  say end
+}
+cancel_one() { # ID GRACE_SECONDS
+  job_of "$1" || { say "unknown $1"; return; }
+  d=$j
+  if [ ! -s "$d/result" ]; then
+    born $$
+    # Nobody drives it yet: take the driver's place, so that nobody will.
+    if ! once "$d/driver" "$$:$b"; then
+      fact "$d/driver" && alive "$v" && kill -KILL "${v%%:*}" 2>/dev/null
+    fi
+    end_members "$d" "$2" || { say "stuck $1$living"; return; }
+    once "$d/result" "CANCELLED - $(date +%s)" && rm -f "$d/env" "$d/setup" "$d/run"
+  fi
+  state_of "$d"
+  say "cancelled $1 $state"
+}
+
+case $verb in
+  submit | logs | list | cancel | drive) "$verb" "$@" ;;
+  *) fail "no verb $verb" ;;
+esac

@@ -1,0 +1,133 @@
+"""The client's side of docs/protocol.md: how a call is put together, and how its answers are read.
+
+Nothing here does I/O; `engine.py` sends what this makes through a runner.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from sky.types import Command, Job, JobState, JobStatus
+
+VERSION = 1
+
+
+@functools.cache
+def _scripts() -> tuple[str, bytes, str]:
+    """The bootstrap, the script without its comments and indentation, and the script's hash."""
+    import hashlib
+
+    here = Path(__file__).parent
+    boot = _bare(here.joinpath("boot.sh").read_text(encoding="ascii"))
+    node = _bare(here.joinpath("node.sh").read_text(encoding="ascii")).encode("ascii")
+    return boot, node, hashlib.sha256(node).hexdigest()[:16]
+
+
+def _bare(script: str) -> str:
+    """Without whole-line comments and indentation: it crosses the network with every call."""
+    lines = (line.strip() for line in script.splitlines())
+    return "".join(f"{line}\n" for line in lines if line and not line.startswith("#"))
+
+
+def call(work_dir: str, verb: str, *args: str, payload: bytes = b"") -> tuple[Command, io.BytesIO]:
+    """The command that does `verb` on a node, and its stdin. One round trip, whatever the node has."""
+    boot, node, digest = _scripts()
+    argv = ("sh", "-c", boot, "sky", work_dir, digest, str(len(node)), verb, *args)
+    return Command(argv=argv, stdin_mode="open"), io.BytesIO(node + payload)
+
+
+def submit(work_dir: str, job: Job, env: Mapping[str, str], follow: bool) -> tuple[Command, io.BytesIO]:
+    """Submit `job`; a repeat with the same token is the same job. No value of it is in an argument."""
+    import math
+
+    exports = env_script(env)
+    setup, run = (None if text is None else script_bytes(text) for text in (job.setup, job.run))
+    return call(
+        work_dir,
+        "submit",
+        job.token,
+        encode_name(job.name),
+        str(math.ceil(job.accelerators_per_node)),
+        str(job.place_accelerators_per_node),
+        str(len(exports)),
+        "-" if setup is None else str(len(setup)),
+        "-" if run is None else str(len(run)),
+        "1" if follow else "0",
+        payload=exports + (setup or b"") + (run or b""),
+    )
+
+
+def script_bytes(text: str) -> bytes:
+    """A user's block as the node's shell reads it: line ends are LF, and the last line has one."""
+    text = text.replace("\r\n", "\n")
+    return (text if text.endswith("\n") else text + "\n").encode("utf-8", "surrogateescape")
+
+
+def env_script(env: Mapping[str, str]) -> bytes:
+    """Assignments for a POSIX shell to read; any value but one with NUL comes out as it went in."""
+    lines = (f"export {name}='{value.replace(chr(39), QUOTED_QUOTE)}'\n" for name, value in env.items())
+    return "".join(lines).encode("utf-8", "surrogateescape")
+
+
+QUOTED_QUOTE = "'\\''"
+
+
+def encode_name(name: str) -> str:
+    """A job's name as one word without white space."""
+    return quote(name, safe="") or "-"
+
+
+def decode_name(word: str) -> str:
+    return "" if word == "-" else unquote(word)
+
+
+class Control:
+    """Splits a node's stderr into the protocol's own lines and anything else that was said there.
+
+    A binary file for a runner to write to. `on_line` gets the words after `sky1`; other lines are kept in
+    `other` (the last 4 KiB), for the error message when the call fails.
+    """
+
+    def __init__(self, on_line: Callable[[list[str]], None]) -> None:
+        self._on_line = on_line
+        self._rest = b""
+        self.other = b""
+
+    def write(self, data: bytes) -> int:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            if line.startswith(b"sky%d " % VERSION):
+                self._on_line(line.decode("utf-8", "replace").split(" ")[1:])
+            else:
+                self.other = (self.other + line + b"\n")[-4096:]
+        return len(data)
+
+    def flush(self) -> None:
+        pass
+
+
+def parse_list(output: bytes) -> list[tuple[JobStatus, str]]:
+    """The answer to `list`: each job, and its directory on the node."""
+    found = []
+    for line in output.decode("utf-8", "replace").splitlines():
+        number, state, code, submitted, started, ended, devices, name, directory = line.split("\t", 8)
+        status = JobStatus(
+            id=number,
+            name=decode_name(name),
+            state=JobState(state),
+            exit_code=int(code) if code != "-" else None,
+            submitted_at=_time(submitted),
+            started_at=_time(started),
+            ended_at=_time(ended),
+            accelerators="" if devices == "-" else devices,
+        )
+        found.append((status, directory))
+    return found
+
+
+def _time(word: str) -> float | None:
+    return None if word == "-" else float(word)
