@@ -1,0 +1,1 @@
+"""The embedded cloud: processes on this Linux machine, one directory for each node."""

@@ -1,0 +1,1 @@
+"""Plugins: how they are found (`index`), loaded (`plugins`), watched (`observers`) and shown (`report`)."""

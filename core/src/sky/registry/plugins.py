@@ -1,0 +1,273 @@
+"""Loading plugins, one manager each, and calling their hooks.
+
+`Registry` answers with a `Plugin` by kind and name, loading it on first use; nothing of one plugin's
+failure reaches another or the command that didn't need it. `Plugin.call` is the only way into a hook.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+from sky import hookspecs
+from sky.errors import PluginError, SkyError
+from sky.registry import index, settings
+from sky.registry.observers import Observers
+
+if TYPE_CHECKING:
+    from sky.types import Context
+
+SLOW_IMPORT_SECONDS = 0.25
+
+HOOKS_OF_KIND = {
+    "cloud": (
+        "sky_cloud_info sky_config_schema sky_check_credentials sky_identity sky_credential_fingerprint "
+        "sky_catalog sky_feasible sky_bootstrap sky_run_instances sky_wait_instances sky_query_instances "
+        "sky_cluster_hosts sky_list_clusters sky_stop_instances sky_terminate_instances sky_classify_error"
+    ).split(),
+    "runner": (
+        "sky_config_schema sky_run sky_rsync sky_shell sky_forward sky_disconnect sky_submit_job "
+        "sky_query_jobs sky_cancel_job sky_classify_error"
+    ).split(),
+    "observer": ["sky_task_policy", "sky_event"],
+}
+REQUIRED_HOOKS = {
+    "cloud": (
+        "sky_cloud_info sky_check_credentials sky_feasible sky_run_instances sky_wait_instances "
+        "sky_query_instances sky_cluster_hosts sky_list_clusters sky_terminate_instances"
+    ).split(),
+    "runner": ["sky_run", "sky_rsync"],
+    "observer": [],
+}
+
+
+class LoadFailure(PluginError):
+    """Why a plugin can't be used; `state` is the word of `sky plugins list`."""
+
+    def __init__(self, state: str, message: str, remedy: str) -> None:
+        super().__init__(message, remedy=remedy)
+        self.state = state
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """A loaded plugin and the manager that owns its hooks."""
+
+    entry: index.Entry
+    hook: Any
+    hooks: frozenset[str]
+    """Names of the hooks that it implements."""
+    import_seconds: float
+    observers: Observers
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
+
+    def has(self, hook: str) -> bool:
+        return hook in self.hooks
+
+    def call(self, hook: str, **arguments: Any) -> Any:
+        """Call one hook. Sky's own errors pass; anything else is this plugin's defect, and says so."""
+        started = time.monotonic()
+        outcome = "raised"
+        try:
+            result = getattr(self.hook, hook)(**arguments)
+            outcome = "returned"
+            return result
+        except SkyError as error:
+            outcome = error.kind
+            raise
+        except Exception as error:
+            if self.entry.kind == "command" or os.environ.get("SKY_PLUGINS_STRICT") == "1":
+                raise
+            raise self._defect(hook, error, arguments.get("ctx")) from error
+        finally:
+            self.observers.hook_called(self.entry, hook, started, time.monotonic(), outcome)
+
+    def _defect(self, hook: str, error: Exception, ctx: Context | None) -> SkyError:
+        diagnosis = None
+        if self.has("sky_classify_error"):
+            diagnosis = self.hook.sky_classify_error(ctx=ctx, error=error)
+        return PluginError(
+            f"{self.entry.dist or self.name}: {hook} failed: {type(error).__name__}: {error}",
+            remedy=diagnosis.remedy if diagnosis else f"see the traceback with SKY_DEBUG=1, or: sky plugins disable {self.name}",
+        )
+
+
+class Registry:
+    """All installed plugins. One for a process (`get()`); threads may share it."""
+
+    def __init__(self, entries: Iterable[index.Entry] | None = None) -> None:
+        self._entries = tuple(index.entries() if entries is None else entries)
+        self._loaded: dict[tuple[str, str], Plugin | LoadFailure] = {}
+        self._lock = threading.RLock()
+        self._observers: Observers | None = None
+
+    # --- what there is, without importing -------------------------------------------------------------
+
+    def entries(self, kind: str) -> tuple[index.Entry, ...]:
+        return tuple(entry for entry in self._entries if entry.kind == kind)
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        """The enabled plugins of a kind: one name for each class, the aliases left out."""
+        taken: dict[str, str] = {}
+        for entry in self.entries(kind):
+            if settings.enabled(entry):
+                taken.setdefault(entry.value, self.canonical(kind, entry.name))
+        return tuple(sorted(set(taken.values())))
+
+    def canonical(self, kind: str, name: str) -> str:
+        """Of several names of one class, the longest: `k8s` is short for the other."""
+        values = [entry.value for entry in self.entries(kind) if entry.name == name.lower()]
+        if not values:
+            return name
+        return max((e.name for e in self.entries(kind) if e.value == values[0]), key=len)
+
+    # --- loading ------------------------------------------------------------------------------------
+
+    def cloud(self, name: str) -> Plugin:
+        """Raises `PluginError` (missing, broken, disabled, incompatible), with its remedy."""
+        return self.get("cloud", name)
+
+    def runner(self, name: str) -> Plugin:
+        return self.get("runner", name)
+
+    def get(self, kind: str, name: str) -> Plugin:
+        name = self.canonical(kind, name)
+        with self._lock:
+            found = self._loaded.get((kind, name))
+            if found is None:
+                try:
+                    found = self._load(kind, name)
+                except LoadFailure as failure:
+                    found = failure
+                self._loaded[kind, name] = found
+        if isinstance(found, LoadFailure):
+            raise found.with_traceback(None)
+        return found
+
+    def _load(self, kind: str, name: str) -> Plugin:
+        candidates = [entry for entry in self.entries(kind) if entry.name == name]
+        if not candidates:
+            raise self._unknown(kind, name)
+        if len({entry.value for entry in candidates}) > 1:
+            dists = " and ".join(sorted(f"{e.dist} {e.version}" for e in candidates))
+            raise LoadFailure("duplicate", f"{kind} {name!r} is offered by {dists}", "uninstall one of them")
+        entry = candidates[0]
+        if not settings.enabled(entry):
+            raise LoadFailure("disabled", f"{kind} {name!r} is disabled", f"sky plugins enable {name}")
+        plugin, seconds = _import(entry)
+        manager = _manage(entry, plugin)
+        implemented = frozenset(
+            hook for hook in HOOKS_OF_KIND[kind] if getattr(manager.hook, hook).get_hookimpls()
+        )
+        missing = [hook for hook in REQUIRED_HOOKS[kind] if hook not in implemented]
+        if missing:
+            raise LoadFailure("invalid", f"{entry.dist}: {name} lacks {', '.join(missing)}", f"upgrade {entry.dist}")
+        observers = Observers(()) if kind == "observer" else self.observers()
+        return Plugin(entry, manager.hook, implemented, seconds, observers)
+
+    def _unknown(self, kind: str, name: str) -> LoadFailure:
+        known = self.names(kind)
+        what = "cloud" if kind == "cloud" else "transport" if kind == "runner" else kind
+        return LoadFailure(
+            "missing",
+            f"no {what} named {name!r}; installed: {', '.join(known) or 'none'}",
+            f"pip install sky-plugin-{name}   (sky plugins list shows what is installed)",
+        )
+
+    def observers(self) -> Observers:
+        """Every observer that loads; one that doesn't is named in a warning and left out.
+
+        Unlike clouds, all of them are loaded: a policy that was skipped would be a policy not kept. A
+        policy observer that fails to load refuses tasks (see `Observers.policy`).
+        """
+        with self._lock:
+            if self._observers is None:
+                plugins, broken = [], []
+                for name in self.names("observer"):
+                    try:
+                        plugins.append(self.get("observer", name))
+                    except LoadFailure as failure:
+                        broken.append((name, failure))
+                self._observers = Observers(plugins, broken)
+            return self._observers
+
+
+_registry: Registry | None = None
+_registry_lock = threading.Lock()
+
+
+def get() -> Registry:
+    """The registry of this process."""
+    global _registry
+    with _registry_lock:
+        if _registry is None:
+            _registry = Registry()
+        return _registry
+
+
+def _import(entry: index.Entry) -> tuple[object, float]:
+    """The plugin object of an entry, and how long importing it took."""
+    started = time.perf_counter()
+    module_name, _, attribute = entry.value.partition(":")
+    try:
+        # What it prints must not get into a table or JSON that somebody reads.
+        with contextlib.redirect_stdout(sys.stderr):
+            target = getattr(importlib.import_module(module_name), attribute)
+            if not isinstance(target, type):
+                raise LoadFailure("invalid", f"{entry.dist}: {entry.value} is not a class", f"upgrade {entry.dist}")
+            _check_api(entry, getattr(target, "api", None))
+            plugin = target()
+    except (KeyboardInterrupt, LoadFailure):
+        raise
+    except BaseException as error:
+        # Also SystemExit and other BaseExceptions: whatever a plugin does at import, the others go on.
+        if os.environ.get("SKY_PLUGINS_STRICT") == "1":
+            raise
+        raise LoadFailure(
+            "error",
+            f"{entry.dist or entry.name}: {type(error).__name__}: {error}",
+            f"pip install --force-reinstall {entry.dist or entry.name}, or: sky plugins disable {entry.name}",
+        ) from error
+    return plugin, time.perf_counter() - started
+
+
+def _check_api(entry: index.Entry, declared: object) -> None:
+    major, minor = hookspecs.API_VERSION
+    if not (isinstance(declared, tuple) and len(declared) == 2):
+        raise LoadFailure("invalid", f"{entry.dist}: declares no `api = ({major}, {minor})`", f"upgrade {entry.dist}")
+    if declared[0] != major or declared[1] > minor:
+        newer = declared > hookspecs.API_VERSION
+        raise LoadFailure(
+            "incompatible",
+            f"{entry.dist}: built for plugin API {declared[0]}.{declared[1]}, this sky offers {major}.{minor}",
+            "pip install --upgrade sky-core" if newer else f"pip install --upgrade {entry.dist}",
+        )
+
+
+def _manage(entry: index.Entry, plugin: object) -> pluggy.PluginManager:
+    manager = pluggy.PluginManager("sky")
+    manager.add_hookspecs(hookspecs)
+    try:
+        manager.register(plugin, entry.name)
+        # A misspelt hook is accepted silently until it's asked for.
+        manager.check_pending()
+    except pluggy.PluginValidationError as error:
+        raise LoadFailure("invalid", f"{entry.dist}: {_first_line(error)}", f"upgrade {entry.dist}") from error
+    return manager
+
+
+def _first_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
