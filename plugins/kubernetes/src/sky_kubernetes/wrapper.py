@@ -1,0 +1,123 @@
+"""What runs around every command in a pod, and the reader of the marks that it leaves.
+
+Why a wrapper at all: the API server reports success with half of the output when the container runtime
+restarts; it can't close a program's stdin (protocol v4); it leaves programs running when the client goes;
+and it names no missing program. So a small POSIX script runs the program and ends *both* output streams
+with a mark that carries the exit code. Without both marks nothing is believed.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+# Arguments: half a mark, the other half, mode (`e` stdin framed, `o` stdin as it is), work directory, argv.
+# A mark is never whole in argv, so that a program which prints the process list doesn't print a mark.
+# In mode `e`, stdin is `LENGTH\n` and that many bytes, over and over, `0\n` at its end. Who unpacks it also
+# watches for the client: an end of the channel without being told to stop means that nobody listens any
+# more, and TERM goes to the process group, in which a container runtime starts each exec.
+# It's told to stop (KILL) before the marks are written: programs left in the background live on.
+# `dd` with full blocks is the only reader in every image that takes exactly as many bytes as it's told.
+# The shell's own stderr is closed to it: it would report there that a program was killed.
+WRAPPER = r"""
+a=$1 b=$2 m=$3 w=$4; shift 4
+exec 4>&2 2>/dev/null
+end() {
+  [ -z "$d" ] || kill -s KILL "$d"
+  printf '\036%s%s:%s\n' "$a" "$b" "$1"; printf '\036%s%s:%s\n' "$a" "$b" "$1" >&4
+  exit "${2:-125}"
+}
+have() { case $1 in */*) [ -f "$1" ] && [ -x "$1" ];; *) command -v "$1" >/dev/null;; esac; }
+run() { (exec "$@" 2>&4 4>&-); c=$?; end $c $c; }
+d=
+[ -d "$HOME" ] && [ -w "$HOME" ] || { HOME=${w:-/tmp/sky-node-$(id -u)}/home; export HOME; mkdir -p "$HOME"; }
+cd "$HOME" || end home
+have "$1" || end missing
+if [ "$m" = o ]; then printf '\036%s%s@%s\n' "$a" "$b" $$ >&4; run "$@"; fi
+have dd || end dd
+{
+  read -r p c s q g r </proc/self/stat; echo "$p"
+  while read -r n; do
+    if [ "$n" = 0 ]; then exec >&-; else dd bs="$n" count=1 iflag=fullblock || dd bs=65536 of=/dev/null; fi
+  done
+  [ "$g" != $$ ] || kill -s TERM 0
+} 4>&- | { read -r d; run "$@"; }
+""".strip()
+
+KILL_GROUP = 'kill -s TERM -- "-$1" || kill -s TERM "-$1"'
+"""Run as `sh -c KILL_GROUP sky PID`."""
+
+CHUNK = 256 * 1024
+"""Most that one `LENGTH` announces: one `dd` each, which holds it in memory."""
+
+
+class Nonce:
+    """The two halves of one command's mark."""
+
+    def __init__(self) -> None:
+        self.halves = secrets.token_hex(8), secrets.token_hex(8)
+        self.mark = b"\x1e" + "".join(self.halves).encode()
+
+
+def frame(data: bytes) -> bytes:
+    """A piece of stdin as mode `e` expects it; of nothing: its end."""
+    return b"%d\n" % len(data) + data
+
+
+class MarkReader:
+    """Takes one stream apart: bytes of the program to `write`, marks to itself.
+
+    Holds back only bytes that may be the beginning of a mark. What follows the last mark is of processes
+    that outlived the program, and is dropped.
+    """
+
+    _MOST = 24  # characters of what a mark carries
+
+    def __init__(self, nonce: Nonce, write: Callable[[bytes], object]) -> None:
+        self._mark = nonce.mark
+        self._write = write
+        self._held = b""
+        self.result: str | None = None
+        """What the last mark carries: an exit code, or a word; None while there was none."""
+        self.process_group: int | None = None
+        """As announced in mode `o`."""
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes, of any number."""
+        if self.result is not None:
+            return
+        data = self._held + data if self._held else data
+        self._held = b""
+        while (start := data.find(self._mark)) >= 0:
+            tail = start + len(self._mark)
+            end = data.find(b"\n", tail, tail + self._MOST)
+            if end < 0:
+                self._emit(data[:start])
+                self._held = data[start:]
+                return
+            self._emit(data[:start])
+            kind, value = data[tail : tail + 1], data[tail + 1 : end].decode("ascii", "replace")
+            data = data[end + 1 :]
+            if kind == b":":
+                self.result = value
+                return
+            if value.isdigit():
+                self.process_group = int(value)
+        keep = self._beginning(data)
+        self._held = data[len(data) - keep :]
+        self._emit(data[: len(data) - keep])
+
+    def finish(self) -> None:
+        """The stream has ended: what was held back is the program's own."""
+        if self.result is None:
+            held, self._held = self._held, b""
+            self._emit(held)
+
+    def _emit(self, data: bytes) -> None:
+        if data:
+            self._write(data)
+
+    def _beginning(self, data: bytes) -> int:
+        """How many last bytes may be the beginning of a mark."""
+        start = data.rfind(b"\x1e", max(0, len(data) - len(self._mark) + 1))
+        return len(data) - start if start >= 0 and self._mark.startswith(data[start:]) else 0
