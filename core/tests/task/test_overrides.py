@@ -1,0 +1,171 @@
+"""Options over files, and commands without a file."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+
+import pytest
+
+from sky.task.model import Autostop, GitSource
+from sky.task.overrides import Overrides, inline_task
+from sky.task.problems import TaskFileError
+
+FILE = """
+name: file
+workdir: w
+resources:
+  cpus: 2
+  labels: {a: file, b: file}
+  ports: 80
+  any_of:
+    - {infra: aws/r/z, accelerators: T4:1}
+    - {infra: gcp/r, accelerators: L4:1}
+"""
+
+
+def test_options_apply_to_every_alternative(load):
+    task = load(
+        FILE,
+        name="n",
+        workdir="v",
+        cpus="8+",
+        memory="32",
+        instance_type="m",
+        use_spot=True,
+        disk_size="100",
+        disk_tier="best",
+        image_id="docker:x",
+        ports=("8080,8081", "9000-9001"),
+        label=("b=option", "c=option"),
+        max_hourly_cost="2",
+    )
+    assert (task.name, task.workdir) == ("n", "v")
+    assert [request.cloud for request in task.resources] == ["aws", "gcp"]
+    for request in task.resources:
+        assert (str(request.cpus), str(request.memory)) == ("8+", "32")
+        assert (request.instance_type, request.use_spot, request.disk_size_gb) == ("m", True, 100)
+        assert (request.disk_tier, request.image_id) == ("best", "docker:x")
+        assert request.ports == ("8080", "8081", "9000-9001")
+        assert request.labels == {"a": "file", "b": "option", "c": "option"}
+        assert request.max_price_usd_per_hour == 2
+
+
+def test_gpus_replace_accelerators(load):
+    task = load(FILE, gpus="H100:8")
+    assert [(r.cloud, str(r.accelerator)) for r in task.resources] == [("aws", "H100:8"), ("gcp", "H100:8")]
+    task = load("resources: {accelerators: T4}", gpus="[A100, H100:2]")
+    assert [str(r.accelerator) for r in task.resources] == ["A100:1", "H100:2"]
+    assert task.ordered
+
+
+def test_infra_replaces_cloud_region_and_zone(load):
+    task = load(FILE, infra="k8s/ctx")
+    assert {(r.cloud, r.region, r.zone) for r in task.resources} == {("k8s", "ctx", None)}
+    assert load(FILE, region="q").resources[0].region == "q"
+
+
+def test_none_takes_back_what_the_file_says(load):
+    task = load(
+        FILE, cpus="none", gpus="None", infra="none", ports=("none",), label=("none",), disk_tier="none"
+    )
+    (request,) = task.resources
+    assert request == load("").resources[0]
+
+
+def test_mistakes_name_the_option(refusal):
+    lines = refusal("", num_nodes=0, cpus="x", ports=("1", "y"), label=("z",), infra="a", region="r", name="")
+    assert [line.split(": ")[0] for line in lines] == [
+        "--name",
+        "--num-nodes",
+        "--cpus",
+        "--ports",
+        "--label",
+        "--infra",
+    ]
+
+
+def test_options_that_are_not_done_yet(load, refusal):
+    options = {"num_nodes": 2, "autostop": "10m", "git_url": "u", "git_ref": "r"}
+    task = load("", allow_later=True, **options)
+    assert (task.num_nodes, task.autostop, task.git) == (2, Autostop(idle_minutes=10), GitSource("u", "r"))
+    assert {line.split(": ")[0] for line in refusal("", **options)} == {
+        "--num-nodes",
+        "--autostop",
+        "--git-url",
+        "--git-ref",
+    }
+    assert load("num_nodes: 2\nresources: {autostop: 5}", num_nodes=1, autostop="none") == load("")
+
+
+def test_an_option_is_not_substituted(load):
+    assert load("envs: {A: x}", workdir="$A").workdir == "$A"
+
+
+# --- commands ----------------------------------------------------------------------------------------
+
+
+def arguments_seen(argv):
+    """What a program started by the task's script is given."""
+    task = inline_task(["python3", "-c", "import sys; print(sys.argv[1:])", *argv], environ={}, base_dir="/")
+    done = subprocess.run(["sh", "-c", task.run], capture_output=True, check=True, text=True)
+    return done.stdout.strip()
+
+
+def test_arguments_arrive_unchanged():
+    argv = [
+        "a  b",
+        "$X",
+        "`id`",
+        "it's",
+        '"',
+        "\\",
+        "*",
+        "",
+        "-n",
+        "new\nline",
+        "~",
+        "ünï",
+        "!x",
+        "#",
+        "a;b&&c|d",
+    ]
+    assert arguments_seen(argv) == repr(argv)
+
+
+def test_a_program_in_an_argument_arrives_unchanged():
+    task = inline_task(["python3", "-c", 'print("a  b", "$X")'])
+    done = subprocess.run(
+        ["sh", "-c", task.run], capture_output=True, check=True, env={"X": "no", "PATH": "/usr/bin:/bin"}
+    )
+    assert done.stdout == b"a  b $X\n"
+
+
+def test_one_argument_is_a_line_for_the_shell():
+    task = inline_task(["echo $A | tr a-z A-Z"], Overrides(env=("A=x",)))
+    assert task.run == "echo $A | tr a-z A-Z"
+    done = subprocess.run(["sh", "-c", task.run], capture_output=True, check=True, env=dict(task.envs))
+    assert done.stdout == b"X\n"
+
+
+def test_a_command_takes_the_same_options(load):
+    task = inline_task(["true"], Overrides(gpus="H100:8", secret=("S=x",)), environ={}, base_dir="/base")
+    assert task == load("run: 'true'\nresources: {accelerators: H100:8}\nsecrets: {S: x}")
+
+
+def test_no_command_runs_nothing():
+    assert inline_task([]).run is None
+
+
+@pytest.mark.parametrize("argv", [["  "], ["a", "b\0"], ["a\udcff"]])
+def test_commands_that_cannot_be(argv):
+    with pytest.raises(TaskFileError, match="command"):
+        inline_task(argv)
+
+
+def test_options_that_are_no_text_are_refused():
+    for field in dataclasses.fields(Overrides):
+        given = ("\udcff=\udcff",) if isinstance(field.default, tuple) else "\udcff"
+        if field.name != "use_spot":
+            with pytest.raises(TaskFileError):
+                inline_task(["true"], Overrides(**{field.name: given}))
