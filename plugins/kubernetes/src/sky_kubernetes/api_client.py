@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import json
 import math
-import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -367,11 +366,7 @@ class Api:
 
 def interrupt(connection: http.client.HTTPConnection) -> None:
     """Make whoever reads from a connection stop at once; safe from a signal handler."""
-    if connection.sock is not None:
-        try:
-            connection.sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
+    transport.interrupt(connection.sock)
 
 
 def _text(value: object) -> str:

@@ -7,26 +7,20 @@ deadline. Frames are websocket-client's; the socket is our own, so that proxies,
 from __future__ import annotations
 
 import collections
-import functools
 import select
-import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 
-from sky.api import ConnectionLost, Context, SkyError, TimedOut
-from sky_kubernetes import transport
+from sky.api import ConnectionLost, Context, TimedOut
+from sky_kubernetes.upgrade import Refused, Upgraded, upgrade
 
 if TYPE_CHECKING:
-    from websocket import WebSocket
-
     from sky_kubernetes.api_client import Api
 
 STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 EXEC_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 
-HANDSHAKE_SECONDS = 30.0
 PING_SECONDS = 20.0
 """A silent channel gets a ping this often: load balancers close what is idle for a minute."""
 PONG_SECONDS = 30.0
@@ -34,14 +28,6 @@ PONG_SECONDS = 30.0
 _PIECE = 64 * 1024
 _BACKLOG = 4 * _PIECE
 _FRAMES_A_STEP = 64
-
-
-class Refused(SkyError):
-    """The server answered the upgrade with an HTTP status; nothing was started."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 def open_channel(
@@ -61,90 +47,34 @@ def open_channel(
     """
     credential = api.credential()
     try:
-        socket_ = _upgrade(ctx, api, path, query, protocols, credential.headers)
+        connection = upgrade(ctx, api, path, query, protocols, credential)
     except Refused as refused:
         if refused.status != 401:
             raise
         credential = api.credential(refused=credential)
         try:
-            socket_ = _upgrade(ctx, api, path, query, protocols, credential.headers)
+            connection = upgrade(ctx, api, path, query, protocols, credential)
         except Refused as again:
             raise api.error(again.status, again.message, b"", credential) from None
-    return Channel(ctx, socket_, api.ref.name, ping_seconds, pong_seconds)
-
-
-def _upgrade(
-    ctx: Context,
-    api: Api,
-    path: str,
-    query: Sequence[tuple[str, str]],
-    protocols: Sequence[str],
-    headers: Mapping[str, str],
-) -> WebSocket:
-    from websocket import WebSocket, WebSocketBadStatusException, WebSocketException
-
-    ref = api.ref
-    sock = transport.open_socket(ctx, ref, api.credential())
-    host, port = transport.host_port(ref)
-    netloc = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    url = f"ws://{netloc}{transport.base_path(ref)}{path}?{urlencode(query)}"
-    seconds = HANDSHAKE_SECONDS
-    if ctx.deadline is not None:
-        seconds = max(0.001, min(seconds, ctx.deadline - time.monotonic()))
-    undo = ctx.cancel.on_cancel(functools.partial(_shutdown, sock))
-    sock.settimeout(seconds)
-    ws = WebSocket(enable_multithread=False, skip_utf8_validation=True)
-    try:
-        ws.connect(
-            url,
-            socket=sock,
-            subprotocols=list(protocols),
-            header=dict(headers),
-            suppress_origin=True,
-            redirect_limit=0,
-            timeout=seconds,
-        )
-    except WebSocketBadStatusException as error:
-        sock.close()
-        from sky_kubernetes.api_client import message_of
-
-        raise Refused(error.status_code, message_of(error.resp_body or b"") or "no reason given") from None
-    except (WebSocketException, OSError) as error:
-        sock.close()
-        ctx.cancel.check()
-        if ctx.deadline is not None and time.monotonic() >= ctx.deadline:
-            raise TimedOut(f"opening a channel of Kubernetes context {ref.name!r}") from None
-        reason = (
-            "no answer in time" if "timed out" in str(error).lower() else "it speaks no WebSocket channel"
-        )
-        if isinstance(error, OSError):
-            reason = "the connection broke"
-        raise transport.unreachable(ref, reason) from None
-    finally:
-        undo()
-    sock.setblocking(False)
-    return ws
-
-
-def _shutdown(sock: socket.socket) -> None:
-    try:
-        sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
+    return Channel(ctx, connection, api.ref.name, ping_seconds, pong_seconds)
 
 
 class Channel:
     """An open channel. Used by one thread; `close` may be repeated."""
 
     def __init__(
-        self, ctx: Context, ws: WebSocket, context_name: str, ping_seconds: float, pong_seconds: float
+        self, ctx: Context, connection: Upgraded, context_name: str, ping_seconds: float, pong_seconds: float
     ) -> None:
+        # Here, not earlier: the server is starting the program meanwhile.
+        from websocket import frame_buffer
+
         self._ctx = ctx
-        self._ws = ws
-        self._sock: Any = ws.sock
+        self._sock = connection.sock
+        self._early = connection.early
+        self._frames: Any = frame_buffer(self._recv, True)
         self._context_name = context_name
         self._ping_seconds, self._pong_seconds = ping_seconds, pong_seconds
-        self.protocol = str(ws.handshake_response.subprotocol) if ws.handshake_response else ""
+        self.protocol = connection.protocol
         self.closed = False
         """The server has ended the channel; nothing more will come."""
         self._out: collections.deque[memoryview] = collections.deque()
@@ -228,7 +158,7 @@ class Channel:
         self._more = False
         try:
             for _ in range(_FRAMES_A_STEP):
-                frame = self._ws.recv_frame()
+                frame = self._frames.recv_frame()
                 self._heard()
                 self._take(frame, received)
                 if self.closed:
@@ -239,6 +169,15 @@ class Channel:
         except (WebSocketException, OSError):
             self.closed = True
         return received
+
+    def _recv(self, most: int) -> bytes:
+        if self._early:
+            data, self._early = self._early[:most], self._early[most:]
+            return data
+        data = self._sock.recv(most)
+        if not data:
+            raise ConnectionResetError
+        return data
 
     def _take(self, frame: Any, received: list[tuple[int, bytes]]) -> None:
         from websocket import ABNF

@@ -23,6 +23,7 @@ from sky.api import (
 from sky_kubernetes import exec_channel, wrapper
 from sky_kubernetes.api_client import Api, connect
 from sky_kubernetes.exec_channel import STATUS, STDERR, STDIN, STDOUT, Channel
+from sky_kubernetes.upgrade import Refused
 
 if TYPE_CHECKING:
     from sky_kubernetes.stdin_pump import StdinPump
@@ -169,8 +170,9 @@ class _Run:
             if result == "dd":
                 raise ProgramMissing("dd", remedy="the image needs it: it comes with coreutils and busybox")
             if result == "home":
+                other = self._target.work_dir or "/tmp"
                 raise SkyError(
-                    f"pod {self._target.pod}: neither $HOME nor {self._target.work_dir or '/tmp'} is writable",
+                    f"pod {self._target.pod}: neither $HOME nor {other} is writable",
                     remedy="let the pod have a writable directory, such as an emptyDir",
                 )
         said = status_message(self._status)
@@ -198,7 +200,7 @@ def open_exec(ctx: Context, api: Api, target: Target, query: Sequence[tuple[str,
     """Open an exec channel; what the server refuses becomes what it means for the host."""
     try:
         return exec_channel.open_channel(ctx, api, f"{target.path}/exec", query)
-    except exec_channel.Refused as refused:
+    except Refused as refused:
         if refused.status == 403:
             raise api.error(403, refused.message, b"", api.credential()) from None
         if refused.status in (414, 431):

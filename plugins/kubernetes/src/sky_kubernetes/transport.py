@@ -37,6 +37,11 @@ def host_port(ref: ContextRef) -> tuple[str, int]:
     return parts.hostname or "", parts.port or (80 if parts.scheme == "http" else 443)
 
 
+def netloc(host: str, port: int) -> str:
+    """As a URL and a Host header write it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def base_path(ref: ContextRef) -> str:
     """What precedes `/api` where the server sits behind a path (Rancher and such)."""
     return urlsplit(ref.server).path.rstrip("/")
@@ -52,7 +57,7 @@ def open_socket(ctx: Context, ref: ContextRef, credential: Credential) -> socket
         limit = ctx.deadline
     ctx.cancel.check()
     sock: socket.socket | None = None
-    undo = ctx.cancel.on_cancel(lambda: _interrupt(sock))
+    undo = ctx.cancel.on_cancel(lambda: interrupt(sock))
     try:
         host, port = host_port(ref)
         proxy = _proxy(ref, host, port)
@@ -80,7 +85,8 @@ def open_socket(ctx: Context, ref: ContextRef, credential: Credential) -> socket
         undo()
 
 
-def _interrupt(sock: socket.socket | None) -> None:
+def interrupt(sock: socket.socket | None) -> None:
+    """Make whoever waits on a socket stop at once; safe from a signal handler and another thread."""
     if sock is not None:
         try:
             sock.shutdown(socket.SHUT_RDWR)
@@ -227,7 +233,7 @@ def _bypassed(host: str, port: int) -> bool:
 
 
 def _tunnel(sock: socket.socket, host: str, port: int, authorization: str) -> None:
-    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    target = netloc(host, port)
     lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
     if authorization:
         lines.append(f"Proxy-Authorization: Basic {authorization}")

@@ -8,7 +8,7 @@ with a mark that carries the exit code. Without both marks nothing is believed.
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable
 
 # Arguments: half a mark, the other half, mode (`e` stdin framed, `o` stdin as it is), work directory, argv.
@@ -55,7 +55,7 @@ class Nonce:
     """The two halves of one command's mark."""
 
     def __init__(self) -> None:
-        self.halves = secrets.token_hex(8), secrets.token_hex(8)
+        self.halves = os.urandom(8).hex(), os.urandom(8).hex()
         self.mark = b"\x1e" + "".join(self.halves).encode()
 
 
