@@ -12,6 +12,7 @@ from typing import Any
 
 from sky_kubernetes import accelerators, quantities
 
+_ORDER = {"cpu": 1, "memory": 2, "ephemeral-storage": 3, "pods": 4}
 Amounts = Mapping[str, int]
 Object = Mapping[str, Any]
 
@@ -87,8 +88,9 @@ def room(free: Amounts, wanted: Amounts) -> int:
 
 
 def shortages(free: Amounts, wanted: Amounts) -> list[str]:
-    """The resources of which `free` has less than `wanted`."""
-    return [name for name, amount in wanted.items() if amount > free.get(name, 0)]
+    """The resources of which `free` has less than `wanted`, devices first, then `cpu`, then memory."""
+    short = [name for name, amount in wanted.items() if amount > free.get(name, 0)]
+    return sorted(short, key=lambda name: (_ORDER.get(name, 0), name))
 
 
 def tolerated(taint: Object, tolerations: Sequence[Object]) -> bool:

@@ -13,8 +13,11 @@ def delete_pod(api: api_client.Api, pod: Mapping[str, Any]) -> None:
     """Delete this very pod, never one that took its name since; gone already is success."""
     metadata = pod["metadata"]
     path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+    options: dict[str, Any] = {"preconditions": {"uid": metadata["uid"]}}
+    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        options["gracePeriodSeconds"] = 0  # nothing runs in it: its name is free at once
     try:
-        api.delete(path, {"preconditions": {"uid": metadata["uid"]}})
+        api.delete(path, options)
     except (api_client.ApiNotFound, api_client.ApiConflict):
         pass
 

@@ -44,7 +44,7 @@ def judge(pod: Object) -> Verdict:
         return _ended(status, ended)
     if pod["metadata"].get("deletionTimestamp"):
         return Verdict(InstanceState.ENDED, "the pod is being deleted", "dead", True)
-    if (main.get("state") or {}).get("running"):
+    if "running" in (main.get("state") or {}):
         return Verdict(InstanceState.RUNNING)
     return _starting(pod, status)
 

@@ -211,7 +211,9 @@ class _Feed:
         def run() -> None:
             try:
                 with contextlib.suppress(NotPermitted) if optional else contextlib.nullcontext():
-                    for event in self._api.watch(path, deadline=None, cancel=self._stop, **query):
+                    for event in self._api.watch(
+                        path, deadline=self._api.ctx.deadline, cancel=self._stop, **query
+                    ):
                         self._queue.put((source, event))
             except SkyError as error:
                 self._queue.put(("error", error))
