@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,14 @@ import pytest
 
 from sky.api import Cache, CancelToken, Context, Event
 
-ROOT = Path(__file__).resolve().parents[3]
-TESTBED = Path(os.environ.get("SKY_TESTBED", "~/.cache/sky-testbed")).expanduser() / "kubernetes"
-SCRIPT = ROOT / "tests" / "testbed" / "kubernetes.sh"
+# Test modules are imported by path (importlib mode), so their shared helper is found by name only here.
+sys.path.insert(0, str(Path(__file__).parent))
 
-MakeContext = Callable[..., Context]
+from kubernetes_fixtures import TESTBED, Certificates, Cluster, MakeContext
+from kubernetes_stub import StubServer, write_kubeconfig
+
+ROOT = Path(__file__).resolve().parents[3]
+SCRIPT = ROOT / "tests" / "testbed" / "kubernetes.sh"
 
 
 @pytest.fixture
@@ -46,26 +50,28 @@ def make_context(tmp_path: Path) -> MakeContext:
     return make
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """A real Kubernetes, and a namespace of it that is ours alone."""
+@pytest.fixture
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubServer]:
+    """A stub API server on plain http, protocol v4; KUBECONFIG names it (context `stub`, no login)."""
+    server = StubServer()
+    monkeypatch.setenv("KUBECONFIG", str(write_kubeconfig(tmp_path / "stub-kubeconfig", server.url)))
+    with contextlib.closing(server):
+        yield server
 
-    kubeconfig: Path
-    """Its only context, `testbed`, has our namespace as its own; KUBECONFIG is set to it."""
-    context: str
-    namespace: str
 
-    def kubectl(self, *args: str, stdin: str | None = None) -> str:
-        """The oracle: what kubectl says, in our namespace."""
-        done = subprocess.run(
-            [str(TESTBED / "bin" / "kubectl"), "--kubeconfig", str(self.kubeconfig), *args],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Made by openssl; see `Certificates`."""
+    home = tmp_path_factory.mktemp("pki")
+    made = Certificates(home / "ca.crt", home / "api.crt", home / "api.key")
+    (home / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:api.test")
+    for command in (
+        "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -subj /CN=test-ca -days 2",
+        "req -newkey rsa:2048 -nodes -keyout api.key -out api.csr -subj /CN=api",
+        "x509 -req -in api.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out api.crt -days 2 -extfile names",
+    ):
+        subprocess.run(["openssl", *command.split()], cwd=home, check=True, capture_output=True)
+    return made
 
 
 @pytest.fixture(scope="session")

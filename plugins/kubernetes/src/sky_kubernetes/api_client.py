@@ -225,8 +225,12 @@ class Api:
         credential: auth.Credential,
         *,
         read_seconds: float = READ_SECONDS,
+        cancel: CancelToken | None = None,
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        """Send a request and read the head of the answer; the caller reads the body."""
+        """Send a request and read the head of the answer; the caller reads the body.
+
+        `cancel`, beside that of `ctx`, interrupts it as a broken connection.
+        """
         import http.client
 
         target = transport.base_path(self.ref) + path
@@ -238,7 +242,8 @@ class Api:
         while True:
             self._check_time(f"{method} {path}")
             connection, reused = self._take(credential)
-            undo = self.ctx.cancel.on_cancel(functools.partial(interrupt, connection))
+            tokens = (self.ctx.cancel,) if cancel is None else (self.ctx.cancel, cancel)
+            undo = [token.on_cancel(functools.partial(interrupt, connection)) for token in tokens]
             try:
                 connection.sock.settimeout(self._seconds(read_seconds))
                 connection.request(method, target, data, headers)
@@ -248,11 +253,13 @@ class Api:
                 self._check_time(f"{method} {path}")
                 # A kept connection that the server had closed: it has not read the request.
                 closed = isinstance(error, http.client.RemoteDisconnected | ConnectionError)
-                if reused and closed and method in ("GET", "PUT", "DELETE"):
+                given_up = cancel is not None and cancel.cancelled
+                if reused and closed and not given_up and method in ("GET", "PUT", "DELETE"):
                     continue
                 raise self._broken(error, method) from None
             finally:
-                undo()
+                for take_back in undo:
+                    take_back()
 
     def _read(self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> bytes:
         import http.client

@@ -110,7 +110,7 @@ def _raw_terminal() -> Iterator[None]:
 
     before = termios.tcgetattr(0)
     try:
-        tty.setraw(0)
+        tty.setraw(0, termios.TCSADRAIN)  # what was typed ahead is for the shell
         yield
     finally:
         termios.tcsetattr(0, termios.TCSADRAIN, before)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sky.api import CancelToken, SkyError, TimedOut, Unreachable
-from sky_kubernetes.api_client import Api, ApiGone, Object, interrupt, watch_seconds
+from sky_kubernetes import transport
+from sky_kubernetes.api_client import Api, ApiGone, Object, interrupt, message_of, watch_seconds
 
 if TYPE_CHECKING:
     import http.client
+
+_SHORT_SECONDS = 0.2
 
 
 def watch(
@@ -34,6 +38,7 @@ def watch(
                 listing = api.list_all(path, **query)
                 version = listing["metadata"]["resourceVersion"]
                 yield from _compare(known, listing)
+            begun = time.monotonic()
             for event in _stream(api, path, {**query, "resourceVersion": version}, deadline, cancel):
                 failures = 0
                 version = _metadata(event).get("resourceVersion") or version
@@ -43,6 +48,8 @@ def watch(
                 yield event
                 if over():
                     return
+            if time.monotonic() - begun < _SHORT_SECONDS:
+                (cancel or api.ctx.cancel).wait(_SHORT_SECONDS)  # a server that ends each watch at once
         except ApiGone:
             version = None
         except Unreachable:
@@ -93,19 +100,25 @@ def _stream(
 
     seconds = watch_seconds(deadline)
     query = {**query, "watch": True, "allowWatchBookmarks": True, "timeoutSeconds": seconds}
+    patience = seconds + 5.0 if deadline is None else max(0.0, deadline - time.monotonic()) + 0.1
     credential = api.credential()
-    connection, response = api.send("GET", path, query, None, "", credential, read_seconds=seconds + 5)
-    undo = [
-        token.on_cancel(lambda: interrupt(connection)) for token in {api.ctx.cancel, cancel} - {None} if token
-    ]
+
+    def ask() -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        return api.send(
+            "GET", path, query, None, "", credential, read_seconds=min(patience, seconds + 5.0), cancel=cancel
+        )
+
+    connection, response = ask()
+    if response.status == 401:
+        connection.close()
+        credential = api.credential(refused=credential)
+        connection, response = ask()
+    tokens = (api.ctx.cancel,) if cancel is None else (api.ctx.cancel, cancel)
+    undo = [token.on_cancel(functools.partial(interrupt, connection)) for token in tokens]
     try:
-        if response.status == 401:
-            api.credential(refused=credential)
-            return
         if response.status >= 300:
-            content = response.read()
-            raise _failure(api, response.status, content, credential)
-        while line := _line(response, deadline):
+            raise _failure(api, response.status, response.read(), credential)
+        while line := response.readline():
             event = json.loads(line)
             if event.get("type") == "ERROR":
                 status = event.get("object") or {}
@@ -123,16 +136,7 @@ def _stream(
         connection.close()
 
 
-def _line(response: http.client.HTTPResponse, deadline: float | None) -> bytes:
-    if deadline is not None and time.monotonic() >= deadline:
-        return b""
-    return response.readline()
-
-
 def _failure(api: Api, status: int, content: bytes, credential: Any) -> SkyError:
-    from sky_kubernetes import transport
-    from sky_kubernetes.api_client import message_of
-
     if status == 429 or status >= 500:
         return transport.unreachable(api.ref, f"the server answers {status}")
     return api.error(status, message_of(content), content, credential)
