@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from sky import config, paths
@@ -42,6 +43,26 @@ class Session:
 
     def warn(self, message: str) -> None:
         self.emit(Event(kind="warning", message=message))
+
+    def observer_context(self) -> Context:
+        """What policies are given: the whole configuration, since they belong to no one plugin."""
+        return Context(
+            config=self.config,
+            deadline=None,
+            cancel=self.cancel,
+            emit=self.emit,
+            cache=Cache(),
+            directory=paths.private("plugins", "observers"),
+        )
+
+    @contextlib.contextmanager
+    def uncancelled(self) -> Iterator[None]:
+        """For giving back after a cancellation: calls made inside get a token that isn't set yet."""
+        before, self.cancel = self.cancel, CancelToken()
+        try:
+            yield
+        finally:
+            self.cancel = before
 
     def context(
         self,

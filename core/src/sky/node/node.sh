@@ -276,7 +276,7 @@ stream() { # DIR OFFSET: the log from there on, as it grows, then what is true o
     fi
     [ -s "$1/driver" ] || [ $((turns % 100)) != 0 ] || start "$1"
   done
-  while read -r k v; do [ "$k" != pos: ] || pos=$v; done </proc/$$/fdinfo/3
+  told_so_far
   say "end $state $code $pos"
 }
 
@@ -293,9 +293,21 @@ logs() { # ID OFFSET TAIL_LINES FOLLOW
   exec 3<"$j/log"
   [ "$from" = 0 ] || dd bs=1 skip="$from" count=0 <&3 2>/dev/null
   cat <&3
-  while read -r k v; do [ "$k" != pos: ] || pos=$v; done </proc/$$/fdinfo/3
+  told_so_far
   state_of "$j"
   say "end $state $code $pos"
+}
+
+slice() { # PATH OFFSET: a file that another engine writes, from there to its present end
+  [ -f "$1" ] || fail "no file $1"
+  exec 3<"$1" || fail "can't read $1"
+  [ "$2" = 0 ] || dd bs=1 skip="$2" count=0 <&3 2>/dev/null
+  cat <&3
+  told_so_far
+  say "end - - $pos"
+}
+told_so_far() { # sets pos to where descriptor 3 is: what cat copied came from the same open file
+  while read -r k v; do [ "$k" != pos: ] || pos=$v; done </proc/$$/fdinfo/3
 }
 
 list() { # every job, oldest first; starts what was submitted and never started
@@ -343,6 +355,6 @@ cancel_one() { # ID GRACE_SECONDS
 }
 
 case $verb in
-  submit | logs | list | cancel | drive) "$verb" "$@" ;;
+  submit | logs | list | cancel | slice | drive) "$verb" "$@" ;;
   *) fail "no verb $verb" ;;
 esac

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from sky import paths
 
@@ -35,22 +36,45 @@ def entries() -> tuple[Entry, ...]:
 
     Raises nothing: an index that can't be read or written is made anew.
     """
+    return tuple(Entry(**row) for row in _document()["entries"])
+
+
+def skypilot_beside() -> bool:
+    """Whether SkyPilot is installed in this environment, which owns the same command and package."""
+    return bool(_document()["skypilot"])
+
+
+def _document() -> dict[str, Any]:
     seen = _path_state()
     file = paths.home() / "cache" / f"plugins-{_digest(sys.prefix)}.json"
     try:
         stored = json.loads(file.read_bytes())
         if stored["format"] == _FORMAT and stored["path"] == seen:
-            return tuple(Entry(**row) for row in stored["entries"])
+            return stored  # type: ignore[no-any-return]
     except (OSError, ValueError, KeyError, TypeError):
         pass  # absent, or of another version: made anew below
-    found = tuple(_discover())
-    document = {"format": _FORMAT, "path": seen, "entries": [asdict(entry) for entry in found]}
+    document = {
+        "format": _FORMAT,
+        "path": seen,
+        "entries": [asdict(entry) for entry in _discover()],
+        "skypilot": _installed("skypilot"),
+    }
     try:
         paths.private("cache")
         paths.write_private(file, json.dumps(document).encode())
     except OSError:
         pass  # a read-only home only costs the next command the same work
-    return found
+    return document
+
+
+def _installed(dist: str) -> bool:
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        distribution(dist)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 def _path_state() -> list[list[object]]:

@@ -26,6 +26,9 @@ class Observers:
         self._told: set[str] = set()
         self._trace = os.environ.get("SKY_TRACE_HOOKS") == "1"
 
+    def __bool__(self) -> bool:
+        return bool(self._plugins or self._broken)
+
     def event(self, event: Event) -> None:
         """Tell everyone. What an observer raises is reported once and ignored."""
         for plugin in self._plugins:

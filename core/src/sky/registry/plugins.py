@@ -67,6 +67,7 @@ class Plugin:
     hooks: frozenset[str]
     """Names of the hooks that it implements."""
     import_seconds: float
+    api: tuple[int, int]
     observers: Observers
 
     @property
@@ -158,12 +159,11 @@ class Registry:
 
     def _load(self, kind: str, name: str) -> Plugin:
         candidates = [entry for entry in self.entries(kind) if entry.name == name]
+        candidates.sort(key=lambda entry: entry.dist != "sky-core")
         if not candidates:
             raise self._unknown(kind, name)
-        if len({entry.value for entry in candidates}) > 1:
-            dists = " and ".join(sorted(f"{e.dist} {e.version}" for e in candidates))
-            raise LoadFailure("duplicate", f"{kind} {name!r} is offered by {dists}", "uninstall one of them")
         entry = candidates[0]
+        self.check_unique(entry)
         if not settings.enabled(entry):
             raise LoadFailure("disabled", f"{kind} {name!r} is disabled", f"sky plugins enable {name}")
         plugin, seconds = _import(entry)
@@ -175,7 +175,20 @@ class Registry:
         if missing:
             raise LoadFailure("invalid", f"{entry.dist}: {name} lacks {', '.join(missing)}", f"upgrade {entry.dist}")
         observers = Observers(()) if kind == "observer" else self.observers()
-        return Plugin(entry, manager.hook, implemented, seconds, observers)
+        api: tuple[int, int] = plugin.api  # type: ignore[attr-defined]
+        return Plugin(entry, manager.hook, implemented, seconds, api, observers)
+
+    def check_unique(self, entry: index.Entry) -> None:
+        """Raise `LoadFailure` if two distributions want the same name: which one is meant can't be told.
+
+        What comes with the core keeps its name.
+        """
+        rivals = [e for e in self.entries(entry.kind) if e.name == entry.name and e.value != entry.value]
+        if rivals and entry.dist != "sky-core":
+            dists = " and ".join(sorted({f"{e.dist} {e.version}" for e in (entry, *rivals)}))
+            raise LoadFailure(
+                "duplicate", f"{entry.kind} {entry.name!r} is offered by {dists}", "uninstall one of them"
+            )
 
     def _unknown(self, kind: str, name: str) -> LoadFailure:
         known = self.names(kind)

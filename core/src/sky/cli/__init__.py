@@ -1,0 +1,1 @@
+"""The command line: `main` finds a command, each module holds a few, `output` and `options` are shared."""

@@ -1,0 +1,130 @@
+"""What people and programs read. Data goes to stdout, everything else to stderr; nothing else may write there."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    from sky.errors import SkyError
+    from sky.types import Event
+
+SCHEMA = 1
+"""Version of every JSON document: a new field keeps it, a changed or removed one raises it."""
+
+_stdout = sys.stdout
+_as_json = False
+_partial_line = False
+
+
+def claim_stdout(as_json: bool) -> None:
+    """From now on stdout is ours: what a plugin or a library prints goes to stderr."""
+    global _stdout, _as_json
+    _as_json = as_json
+    if sys.stdout is not sys.stderr:
+        _stdout = sys.stdout
+        sys.stdout = sys.stderr
+
+
+def data_stream() -> BinaryIO:
+    """Where a job's bytes go: stdout; with -o json stderr, as stdout is for the document alone."""
+    sys.stderr.flush()
+    _stdout.flush()
+    return sys.stderr.buffer if _as_json else _stdout.buffer
+
+
+def line(text: str = "") -> None:
+    """A line of data on stdout."""
+    _stdout.write(text + "\n")
+
+
+def document(kind: str, **fields: Any) -> None:
+    """A JSON document on stdout, in one line."""
+    import json
+
+    _stdout.write(json.dumps({"schema": SCHEMA, "kind": kind, **fields}, ensure_ascii=False) + "\n")
+    _stdout.flush()
+
+
+def failure(error: SkyError) -> None:
+    """What is wrong and what to do; with -o json also as a document."""
+    _end_partial()
+    sys.stderr.write(f"{red('sky:')} {error.message}\n" + (f"  {error.remedy}\n" if error.remedy else ""))
+    if _as_json:
+        fields = {"kind": error.kind, "message": error.message, "remedy": error.remedy, "code": error.exit_code}
+        document("error", error=fields)
+
+
+def note(text: str) -> None:
+    """A line for people, on stderr."""
+    _end_partial()
+    sys.stderr.write(text + "\n")
+
+
+def show(event: Event) -> None:
+    """Progress and warnings of a session. Never raises: a closed stderr stops nothing."""
+    global _partial_line
+    try:
+        if event.kind == "phase":
+            note(dim(f"· {event.message}"))
+        elif event.kind == "warning":
+            note(f"{yellow('warning:')} {event.message}")
+        elif event.kind == "progress" and sys.stderr.isatty():
+            sys.stderr.write(f"\r\x1b[K{dim('· ' + event.message)}")
+            sys.stderr.flush()
+            _partial_line = True
+    except (OSError, ValueError):
+        return
+
+
+def _end_partial() -> None:
+    global _partial_line
+    if _partial_line:
+        _partial_line = False
+        sys.stderr.write("\r\x1b[K")
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as they need to be; the last is not padded."""
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+
+    def render(row: Sequence[str]) -> str:
+        return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+    return "\n".join([bold(render(head)), *(render(row) for row in rows)])
+
+
+def _paint(code: str, text: str) -> str:
+    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
+    return text if plain or not _stdout.isatty() else f"\x1b[{code}m{text}\x1b[0m"
+
+
+def bold(text: str) -> str:
+    return _paint("1", text)
+
+
+def dim(text: str) -> str:
+    return _paint("2", text)
+
+
+def red(text: str) -> str:
+    return _paint("31", text)
+
+
+def yellow(text: str) -> str:
+    return _paint("33", text)
+
+
+def age(seconds: float) -> str:
+    """`42s`, `5m`, `3h 10m`, `2d 4h`."""
+    minutes = int(seconds) // 60
+    if minutes < 1:
+        return f"{max(int(seconds), 0)}s"
+    if minutes < 60:
+        return f"{minutes}m"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours}h {minutes}m"
+    return f"{hours // 24}d {hours % 24}h"

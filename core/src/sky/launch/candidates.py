@@ -1,0 +1,180 @@
+"""Where could this task run, and what would it cost: every enabled cloud asked at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from sky.errors import NothingFeasible, SkyError, UsageError
+from sky.fanout import fan_out
+from sky.types import CloudInfo, Feasibility, Offer, Rejection, Request
+
+if TYPE_CHECKING:
+    from sky.registry.plugins import Plugin
+    from sky.session import Session
+    from sky.task.model import Task
+
+FEASIBLE_SECONDS = 5.0
+"""How long a cloud may take to answer, unless `--wait` says otherwise."""
+
+_NEEDS = (
+    ("spot", lambda r: r.use_spot, "use_spot"),
+    ("ports", lambda r: bool(r.ports), "ports"),
+    ("multi_node", lambda r: r.num_nodes > 1, "num_nodes"),
+    ("image", lambda r: r.image_id is not None, "image_id"),
+    ("disk", lambda r: r.disk_size_gb is not None or r.disk_tier is not None, "disk_size"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One offer, and the alternative of the task that it answers."""
+
+    offer: Offer
+    request: Request
+
+    @property
+    def price_usd_per_hour(self) -> float:
+        """For all nodes together."""
+        return self.offer.price_usd_per_hour * self.request.num_nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What all clouds said: the chosen first, the others in the order in which they would be tried."""
+
+    rows: tuple[Candidate, ...] = ()
+    rejections: tuple[Rejection, ...] = ()
+    failures: tuple[tuple[str, str], ...] = field(default=())
+    """(cloud, why) of those that failed to answer or were late."""
+
+    def require(self) -> Candidate:
+        """The first, or `NothingFeasible` with the nearest thing that would do."""
+        if self.rows:
+            return self.rows[0]
+        lines = [f"{cloud}: {why}" for cloud, why in self.failures]
+        lines += [explain(rejection) for rejection in self.rejections]
+        near = [miss for rejection in self.rejections for miss in rejection.near_misses]
+        shown = "; ".join(dict.fromkeys(lines)) or "no cloud is enabled"
+        raise NothingFeasible(
+            f"nothing can run this task: {shown}",
+            remedy=f"would do: {', '.join(dict.fromkeys(near))}" if near else "sky check says what is enabled",
+        )
+
+
+def explain(rejection: Rejection) -> str:
+    where = rejection.cloud if rejection.subject == rejection.cloud else f"{rejection.cloud}, {rejection.subject}"
+    return f"{where}: {rejection.reason}"
+
+
+def find(session: Session, task: Task, seconds: float = FEASIBLE_SECONDS) -> Candidates:
+    """Ask every cloud that the task allows. Blocks for at most about `seconds`. Raises `UsageError`."""
+    requests = tuple(replace(request, cloud=_canonical(session, request.cloud)) for request in task.resources)
+    answers = fan_out(
+        {
+            name: lambda name=name: _ask(session, name, requests, task, seconds)  # type: ignore[misc]
+            for name in _clouds(session, requests)
+        },
+        seconds,
+    )
+    rows: list[tuple[tuple[object, ...], Candidate]] = []
+    rejections: list[Rejection] = []
+    failures: list[tuple[str, str]] = []
+    for name, answer in answers.items():
+        if answer.late:
+            failures.append((name, f"no answer within {seconds:g} s (--wait waits longer)"))
+        elif answer.error is not None:
+            failures.append((name, _why(answer.error)))
+        elif answer.value is not None:
+            info, replies = answer.value
+            for number, (request, reply) in enumerate(replies):
+                rejections += reply.rejections
+                for place, offer in enumerate(reply.offers):
+                    candidate = Candidate(offer, request)
+                    reluctant = info.last_resort and request.cloud is None
+                    order = (number,) if task.ordered else ()
+                    rows.append(((reluctant, *order, candidate.price_usd_per_hour, name, place), candidate))
+    rows.sort(key=lambda row: row[0])  # type: ignore[arg-type,return-value]
+    return Candidates(tuple(row for _, row in rows), tuple(rejections), tuple(failures))
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, SkyError):
+        return error.message + (f" ({error.remedy})" if error.remedy else "")
+    return f"{type(error).__name__}: {error}"
+
+
+def _canonical(session: Session, name: str | None) -> str | None:
+    if name is None:
+        return None
+    return session.registry.canonical("cloud", name.lower())
+
+
+def _clouds(session: Session, requests: Iterable[Request]) -> list[str]:
+    """Names to ask. A cloud that the task names must exist; one that's broken shows as a failure."""
+    enabled = session.registry.names("cloud")
+    allowed = session.config.get("allowed_clouds")
+    if allowed is not None:
+        enabled = tuple(name for name in enabled if name in {_canonical(session, str(a)) for a in allowed})
+    wanted = {request.cloud for request in requests}
+    if None in wanted:
+        return list(enabled)
+    named = [name for name in sorted(n for n in wanted if n is not None)]
+    if len(named) == 1 and named[0] not in enabled:
+        session.registry.cloud(named[0])  # raises what is wrong with it
+        raise UsageError(f"cloud {named[0]!r} is not in allowed_clouds of the configuration")
+    return named
+
+
+def _ask(
+    session: Session, name: str, requests: tuple[Request, ...], task: Task, seconds: float
+) -> tuple[CloudInfo, list[tuple[Request, Feasibility]]]:
+    plugin = session.registry.cloud(name)
+    info: CloudInfo = plugin.call("sky_cloud_info")
+    context = session.context(plugin, seconds, task.config)
+    replies = []
+    for request in requests:
+        if request.cloud not in (None, name):
+            continue
+        refused = _lacking(name, info, request)
+        reply = Feasibility(rejections=refused) if refused else _feasible(plugin, context, request)
+        replies.append((request, _within_price(reply, request)))
+    return info, replies
+
+
+def _feasible(plugin: Plugin, context: object, request: Request) -> Feasibility:
+    reply: Feasibility = plugin.call("sky_feasible", ctx=context, request=request)
+    return reply
+
+
+def _lacking(name: str, info: CloudInfo, request: Request) -> tuple[Rejection, ...]:
+    return tuple(
+        Rejection(
+            cloud=name,
+            subject=name,
+            rule="capability",
+            reason=f"{info.title} has no {capability.replace('_', ' ')} ({fieldname} asks for it)",
+        )
+        for capability, wanted, fieldname in _NEEDS
+        if wanted(request) and capability not in info.capabilities
+    )
+
+
+def _within_price(reply: Feasibility, request: Request) -> Feasibility:
+    limit = request.max_price_usd_per_hour
+    if limit is None:
+        return reply
+    kept = tuple(o for o in reply.offers if o.price_usd_per_hour * request.num_nodes <= limit)
+    over = tuple(
+        Rejection(
+            cloud=offer.cloud,
+            subject=offer.instance_type or offer.region,
+            rule="price",
+            reason=f"costs ${offer.price_usd_per_hour * request.num_nodes:g} an hour, over max_hourly_cost",
+            near_misses=(f"max_hourly_cost: {offer.price_usd_per_hour * request.num_nodes:g}",),
+        )
+        for offer in reply.offers
+        if offer not in kept
+    )
+    return Feasibility(offers=kept, rejections=reply.rejections + over)

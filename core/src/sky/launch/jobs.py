@@ -1,0 +1,101 @@
+"""Jobs of a cluster: which engine runs them, and what a task becomes when it is handed over."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from sky.errors import HostGone, UsageError
+from sky.state.clusters import Cluster, ClusterStatus
+from sky.types import Job, Offer, Place, Request
+
+if TYPE_CHECKING:
+    from sky.node.engine import Engine
+    from sky.node.native import NativeEngine
+    from sky.session import Session
+    from sky.task.model import Task
+
+
+def engine_of(session: Session, cluster: Cluster) -> Engine | NativeEngine:
+    """The engine of the cluster's transport: its own where it has one, else the portable one."""
+    place = place_of(cluster)
+    runner = session.registry.runner(place.hosts[0].transport)
+    if runner.has("sky_submit_job"):
+        from sky.node.native import NativeEngine
+
+        return NativeEngine(session, runner, place)
+    from sky.node.engine import Engine
+
+    return Engine(session, runner, place)
+
+
+def place_of(cluster: Cluster) -> Place:
+    """Raises `UsageError` or `HostGone` for a cluster that has no hosts now, saying why."""
+    if cluster.status is ClusterStatus.UP and cluster.hosts and cluster.allocation is not None:
+        return Place(allocation=cluster.allocation, hosts=cluster.hosts)
+    why = f": {cluster.reason}" if cluster.reason else ""
+    if cluster.status is ClusterStatus.INIT:
+        raise UsageError(
+            f"cluster {cluster.name!r} was never finished{why}",
+            remedy=f"sky launch -c {cluster.name} takes it up again; sky down {cluster.name} gives it back",
+        )
+    raise HostGone(
+        f"cluster {cluster.name!r} is {cluster.status}{why}",
+        remedy=f"sky down {cluster.name} removes it; sky launch makes a new one",
+    )
+
+
+def job_from(task: Task, cluster: Cluster, with_setup: bool) -> Job:
+    """The job that a task is on a cluster; each call makes another job."""
+    offer = cluster.offer
+    wanted = next((r.accelerator for r in task.resources if r.accelerator is not None), None)
+    has = offer.accelerator.count if offer is not None and offer.accelerator is not None else 0
+    return Job(
+        token=secrets.token_hex(8),
+        name=task.name or "",
+        setup=task.setup if with_setup else None,
+        run=task.run,
+        envs=task.envs,
+        secrets=task.secrets,
+        num_nodes=task.num_nodes,
+        accelerators_per_node=wanted.count if wanted is not None else 0,
+        place_accelerators_per_node=int(has + 0.999),
+        cluster_name=cluster.name,
+        cloud=cluster.cloud,
+        region=offer.region if offer else "",
+        zone=(offer.zone or "") if offer else "",
+    )
+
+
+def check_fits(task: Task, cluster: Cluster) -> None:
+    """Raise `UsageError` unless an existing cluster has what one alternative of the task asks for."""
+    offer = cluster.offer
+    if offer is None:
+        return
+    misfits = [misfit(request, cluster, offer) for request in task.resources]
+    if misfits and all(misfits):
+        raise UsageError(
+            f"cluster {cluster.name!r} has {'; '.join(dict.fromkeys(misfits))}",
+            remedy=f"launch under another name, or first: sky down {cluster.name}",
+        )
+
+
+def misfit(request: Request, cluster: Cluster, offer: Offer) -> str:
+    """What a cluster has instead of what is asked for; empty when it fits."""
+    has = offer.accelerator
+    wanted = request.accelerator
+    if wanted is not None and (
+        has is None or has.name.lower() != wanted.name.lower() or has.count < wanted.count
+    ):
+        return f"{has or 'no accelerators'}, not {wanted}"
+    if request.cpus is not None and offer.vcpus < request.cpus.value:
+        return f"{offer.vcpus:g} vCPUs, not {request.cpus}"
+    if request.memory is not None and request.memory.mode != "per_cpu" and offer.memory_gib < request.memory.value:
+        return f"{offer.memory_gib:g} GiB of memory, not {request.memory}"
+    if request.cloud is not None and request.cloud != offer.cloud:
+        return f"its place on {offer.cloud}, not {request.cloud}"
+    if request.region is not None and request.region != offer.region:
+        return f"its place in {offer.region}, not {request.region}"
+    if request.num_nodes > cluster.num_nodes:
+        return f"{cluster.num_nodes} nodes, not {request.num_nodes}"
+    return ""

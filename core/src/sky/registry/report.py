@@ -1,0 +1,79 @@
+"""One row for each installed plugin, whatever its state: what `sky plugins` shows."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+
+from sky.registry import index, plugins, settings
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A plugin as it stands. `state`: ready, slow, available, disabled, duplicate, incompatible, invalid, error."""
+
+    name: str
+    kind: str
+    version: str
+    dist: str
+    state: str
+    entry_point: str
+    api: str = ""
+    import_ms: float | None = None
+    hooks: tuple[str, ...] = ()
+    problem: str = ""
+    remedy: str = ""
+    traceback: str = ""
+
+
+def rows(load: bool) -> list[Row]:
+    """Every entry point, loaded one by one if `load`; what one of them does stops no other."""
+    registry = plugins.Registry()
+    return [_row(registry, entry, load) for entry in index.entries()]
+
+
+def _row(registry: plugins.Registry, entry: index.Entry, load: bool) -> Row:
+    def row(state: str, **more: object) -> Row:
+        return Row(entry.name, entry.kind, entry.version, entry.dist, state, entry.value, **more)  # type: ignore[arg-type]
+
+    if not settings.enabled(entry):
+        return row("disabled")
+    if entry.kind == "command":
+        return _command(entry, row) if load else row("available")
+    try:
+        if not load:
+            registry.check_unique(entry)
+            return row("available")
+        plugin = registry.get(entry.kind, entry.name)
+    except plugins.LoadFailure as failure:
+        cause = failure.__cause__
+        detail = "".join(traceback.format_exception(cause)) if cause is not None else ""
+        return row(failure.state, problem=failure.message, remedy=failure.remedy, traceback=detail)
+    slow = plugin.import_seconds > plugins.SLOW_IMPORT_SECONDS
+    return row(
+        "slow" if slow else "ready",
+        api="{}.{}".format(*plugin.api),
+        import_ms=round(plugin.import_seconds * 1000, 1),
+        hooks=tuple(sorted(plugin.hooks)),
+        problem=f"importing it takes {plugin.import_seconds * 1000:.0f} ms, over {plugins.SLOW_IMPORT_SECONDS * 1000:.0f}"
+        if slow
+        else "",
+        remedy=f"tell the authors of {entry.dist}: SDKs are imported inside the hooks" if slow else "",
+    )
+
+
+def _command(entry: index.Entry, row):  # type: ignore[no-untyped-def]
+    from sky.cli.main import COMMANDS, load_plugin_command
+    from sky.errors import PluginError
+
+    if entry.name in COMMANDS:
+        return row(
+            "duplicate",
+            problem=f"{entry.dist}: {entry.name!r} is a command of Sky itself, which is used",
+            remedy=f"uninstall or upgrade {entry.dist}",
+        )
+    try:
+        load_plugin_command(entry)
+    except PluginError as error:
+        return row("error", problem=error.message, remedy=error.remedy)
+    return row("ready")
