@@ -53,7 +53,7 @@ def test_later_sources_win(load, tmp_path):
     second.write_text("C=file2\nD=file2\n")
     task = load(
         "envs: {A: task, B: task, C: task, D: task, E: task}",
-        env_file=(str(first), str(second)),
+        env_files=(str(first), str(second)),
         env=("D=option", "E=option1", "E=option2", "F"),
         environ={"F": "caller", "A": "caller"},
     )
@@ -72,8 +72,8 @@ def test_secrets_have_the_same_order(load, tmp_path):
     file.write_text("B=file\nC=file\n")
     task = load(
         "secrets: {A: task, B: , C: task}",
-        secret_file=(str(file),),
-        secret=("C=option", "D"),
+        secret_files=(str(file),),
+        secrets=("C=option", "D"),
         environ={"D": "x"},
     )
     assert task.secrets == {"A": "task", "B": "file", "C": "option", "D": "x"}
@@ -93,7 +93,7 @@ def test_what_the_caller_does_not_have(refusal):
         {"text": f"envs: {{A: {SECRET}}}\nsecrets: {{A: {SECRET}}}"},
         {"text": f"secrets: {{A: {SECRET}}}", "env": (f"A={SECRET}",)},
         {"text": "secrets: {A: }", "env": (f"A={SECRET}",)},
-        {"text": f"envs: {{A: {SECRET}}}", "secret": (f"A={SECRET}",)},
+        {"text": f"envs: {{A: {SECRET}}}", "secrets": (f"A={SECRET}",)},
     ],
 )
 def test_a_name_is_a_variable_or_a_secret(refusal, options):
@@ -106,7 +106,7 @@ def test_a_name_is_a_variable_or_a_secret(refusal, options):
 
 
 def test_no_value_is_in_what_is_printed_or_saved(load):
-    task = load(f"secrets: {{A: {SECRET}}}\nrun: echo", secret=(f"B={SECRET}",))
+    task = load(f"secrets: {{A: {SECRET}}}\nrun: echo", secrets=(f"B={SECRET}",))
     assert task.secrets == {"A": SECRET, "B": SECRET}
     shown = [repr(task), str(task), task_to_yaml(task), repr(task.to_dict())]
     assert SECRET not in "".join(shown)
@@ -125,9 +125,9 @@ def test_no_value_is_in_what_is_printed_or_saved(load):
         {"text": f"secrets:\n  A: '{SECRET}"},
         {"text": f"secrets:\n  A: {SECRET}\n B: x"},
         {"text": f'secrets:\n  A: "{SECRET}\\0"'},
-        {"text": "", "secret": (f"{SECRET}-x",)},
-        {"text": "", "secret": (f"A={SECRET}\0",)},
-        {"text": "", "secret": (f"A={SECRET}\udcff",)},
+        {"text": "", "secrets": (f"{SECRET}-x",)},
+        {"text": "", "secrets": (f"A={SECRET}\0",)},
+        {"text": "", "secrets": (f"A={SECRET}\udcff",)},
         {"text": "", "env": (f"A-B={SECRET}",)},
     ],
 )
@@ -138,7 +138,7 @@ def test_no_value_is_in_a_message(refusal, options):
 def test_options_show_no_values():
     from sky.task.overrides import Overrides
 
-    assert SECRET not in repr(Overrides(env=(f"A={SECRET}",), secret=(f"B={SECRET}",)))
+    assert SECRET not in repr(Overrides(env=(f"A={SECRET}",), secrets=(f"B={SECRET}",)))
 
 
 # --- files -------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def test_a_file_that_is_not_understood(text, message):
 def test_files_that_cannot_be_read(refusal, tmp_path):
     binary = tmp_path / "binary"
     binary.write_bytes(b"A=1\nB=\xff\n")
-    lines = refusal("", env_file=(str(tmp_path / "none"), str(tmp_path), str(binary), "a\0b"))
+    lines = refusal("", env_files=(str(tmp_path / "none"), str(tmp_path), str(binary), "a\0b"))
     assert lines[:3] == [
         f"--env-file: {tmp_path}/none can't be read: No such file or directory",
         f"--env-file: {tmp_path} can't be read: Is a directory",

@@ -36,7 +36,7 @@ def test_every_kind_can_be_read(row):
 def test_every_option_has_its_place():
     names = {field.name for field in dataclasses.fields(Overrides)}
     of_fields = {row.attribute for row in FIELDS.values() if row.option}
-    assert names == of_fields | {"env", "env_file", "secret", "secret_file"}
+    assert names == of_fields | {"env", "env_files", "secrets", "secret_files"}
 
 
 @pytest.mark.parametrize("module", ["model", "overrides", "build", "load"])

@@ -37,7 +37,7 @@ def test_options_apply_to_every_alternative(load):
         disk_tier="best",
         image_id="docker:x",
         ports=("8080,8081", "9000-9001"),
-        label=("b=option", "c=option"),
+        labels=("b=option", "c=option"),
         max_hourly_cost="2",
     )
     assert (task.name, task.workdir) == ("n", "v")
@@ -67,20 +67,22 @@ def test_infra_replaces_cloud_region_and_zone(load):
 
 def test_none_takes_back_what_the_file_says(load):
     task = load(
-        FILE, cpus="none", gpus="None", infra="none", ports=("none",), label=("none",), disk_tier="none"
+        FILE, cpus="none", gpus="None", infra="none", ports=("none",), labels=("none",), disk_tier="none"
     )
     (request,) = task.resources
     assert request == load("").resources[0]
 
 
 def test_mistakes_name_the_option(refusal):
-    lines = refusal("", num_nodes=0, cpus="x", ports=("1", "y"), label=("z",), infra="a", region="r", name="")
+    lines = refusal(
+        "", num_nodes=0, cpus="x", ports=("1", "y"), labels=("z",), infra="a", region="r", name=""
+    )
     assert [line.split(": ")[0] for line in lines] == [
         "--name",
         "--num-nodes",
         "--cpus",
         "--ports",
-        "--label",
+        "--labels",
         "--infra",
     ]
 
@@ -149,7 +151,7 @@ def test_one_argument_is_a_line_for_the_shell():
 
 
 def test_a_command_takes_the_same_options(load):
-    task = inline_task(["true"], Overrides(gpus="H100:8", secret=("S=x",)), environ={}, base_dir="/base")
+    task = inline_task(["true"], Overrides(gpus="H100:8", secrets=("S=x",)), environ={}, base_dir="/base")
     assert task == load("run: 'true'\nresources: {accelerators: H100:8}\nsecrets: {S: x}")
 
 

@@ -128,4 +128,4 @@ def test_a_script_is_saved_as_a_block(load):
 def test_secrets_must_be_given_again(load, refusal):
     saved = task_to_yaml(load("secrets: {A: hidden}"))
     assert "secrets.A: needs a value; give it by --secret A=VALUE" in refusal(saved)[0]
-    assert load(saved, secret=("A=hidden",)).secrets == {"A": "hidden"}
+    assert load(saved, secrets=("A=hidden",)).secrets == {"A": "hidden"}

@@ -94,7 +94,7 @@ def test_line_ends_and_a_mark_at_the_start_change_nothing(load, data):
             "name: a\n---\nname: b\n",
             "task.yaml:2:1: a second document begins here; a task file is one document",
         ),
-        ("name: \x07\n", "task.yaml:1:1: holds a character that YAML doesn't allow"),
+        ("name: é\nrun: é\x07\n", "task.yaml:2:7: holds a character that YAML doesn't allow"),
         ("a: &a [*a]\n", "task.yaml:1:8: an alias refers to the value that it is part of"),
         ("run: *job", "task.yaml:1:6: an alias refers to no anchor above it; quote text that begins with *"),
         (

@@ -60,8 +60,8 @@ def _variables(
     values: Mapping[str, Any], overrides: Overrides, environ: Mapping[str, str], problems: Problems
 ) -> tuple[dict[str, str], dict[str, str]]:
     declared = values.get("envs") or {}, values.get("secrets") or {}
-    envs = Sources("envs", declared[0], overrides.env_file, overrides.env, "--env").merged(environ, problems)
-    secrets = Sources("secrets", declared[1], overrides.secret_file, overrides.secret, "--secret").merged(
+    envs = Sources("envs", declared[0], overrides.env_files, overrides.env, "--env").merged(environ, problems)
+    secrets = Sources("secrets", declared[1], overrides.secret_files, overrides.secrets, "--secret").merged(
         environ, problems
     )
     refuse_both({**declared[0], **envs}, {**declared[1], **secrets}, problems)

@@ -6,6 +6,7 @@ aliases and equal keys are checked here, once, and every mistake goes to the sam
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +20,11 @@ MAX_DEPTH = 64
 MAX_NODES = 100_000
 """Nodes after every alias is followed: more is an attack or an accident."""
 
+_NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
+_FLOAT = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,18})?(?:[eE][+-]?[0-9]{1,3})?")
+_CONSTANTS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _STR_TAGS = frozenset({"!", "tag:yaml.org,2002:str"})
 
 
@@ -64,6 +69,25 @@ class List:
 Node = Scalar | Map | List
 
 
+def plain_value(node: Node) -> Any:
+    """Plain data for `config`: JSON's words and numbers get their types, all else stays text as typed."""
+    if isinstance(node, Map):
+        return {entry.key.text: plain_value(entry.value) for entry in node.entries}
+    if isinstance(node, List):
+        return [plain_value(item) for item in node.items]
+    if not node.plain:
+        return node.text
+    if node.null:
+        return None
+    if node.text in _CONSTANTS:
+        return _CONSTANTS[node.text]
+    if _INTEGER.fullmatch(node.text):
+        return int(node.text)
+    if _FLOAT.fullmatch(node.text) and math.isfinite(float(node.text)):
+        return float(node.text)
+    return node.text
+
+
 class _Stop(Exception):
     """The rest of the text can't be made sense of; the problem has been recorded."""
 
@@ -81,9 +105,12 @@ def parse(text: str, problems: Problems) -> Node | None:
         mark = error.problem_mark or error.context_mark
         at = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         problems.add("", *_syntax(text, at[0], error.problem or error.context or "can't be read"), at=at)
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        problems.add("", "holds a character that YAML doesn't allow", at=(line, 1))
+    except yaml.reader.ReaderError:
+        # `position` counts bytes or characters, by which parser it was.
+        bad = _NOT_YAML.search(text)
+        position = bad.start() if bad else 0
+        at = (text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position))
+        problems.add("", "holds a character that YAML doesn't allow", at=at)
     return None
 
 

@@ -20,7 +20,7 @@ from sky.task.scalars import PARSERS, check_text, parse_port
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:
-    """Options of one command; None and () are not given. Named as the options are.
+    """Options of one command; None and () are not given. Named as the options are, repeatable ones in plural.
 
     For fields of `resources` the word `none` takes back what the file says. They apply to every alternative.
     `repr` shows no values of variables.
@@ -47,16 +47,16 @@ class Overrides:
     image_id: str | None = None
     ports: tuple[str, ...] = ()
     """Replace the file's ports."""
-    label: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
     """`NAME=VALUE`, added to the file's labels."""
     max_hourly_cost: str | float | None = None
     autostop: str | int | None = None
     env: tuple[str, ...] = field(default=(), repr=False)
-    """`NAME=VALUE`, or `NAME` for the caller's own value. Wins over `env_file`, which wins over the file."""
-    env_file: tuple[str, ...] = ()
+    """`NAME=VALUE`, or `NAME` for the caller's own value. Wins over `env_files`, which wins over the file."""
+    env_files: tuple[str, ...] = ()
     """Paths of files that `sky.task.dotenv` describes."""
-    secret: tuple[str, ...] = field(default=(), repr=False)
-    secret_file: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    secret_files: tuple[str, ...] = ()
 
 
 def option_values(overrides: Overrides, problems: Problems) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -5,7 +5,6 @@ What comes out isn't a task yet: options are still to be applied (`sky.task.buil
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -15,15 +14,12 @@ from sky.task import quantities
 from sky.task.environment import check_name
 from sky.task.fields import Field, children
 from sky.task.model import Autostop, GitSource
-from sky.task.nodes import Entry, List, Map, Node, Scalar
+from sky.task.nodes import Entry, List, Map, Node, Scalar, plain_value
 from sky.task.problems import Problems, did_you_mean, shown
 from sky.task.resources import place_of
 from sky.task.scalars import DEFAULT_IDLE_MINUTES, PARSERS, parse_port
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
-_FLOAT = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,18})?(?:[eE][+-]?[0-9]{1,3})?")
-_CONSTANTS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _WORDS = {Scalar: "text", Map: "a map", List: "a list"}
 
 
@@ -230,25 +226,6 @@ class _Reader:
             return entry.value.text
         self._problems.add(label, f"must be text, not {_WORDS[type(entry.value)]}")
         return "?"  # Never used: a problem is recorded.
-
-
-def plain_value(node: Node) -> Any:
-    """Plain data for `config`: JSON's words and numbers get their types, all else stays text as typed."""
-    if isinstance(node, Map):
-        return {entry.key.text: plain_value(entry.value) for entry in node.entries}
-    if isinstance(node, List):
-        return [plain_value(item) for item in node.items]
-    if not node.plain:
-        return node.text
-    if node.null:
-        return None
-    if node.text in _CONSTANTS:
-        return _CONSTANTS[node.text]
-    if _INTEGER.fullmatch(node.text):
-        return int(node.text)
-    if _FLOAT.fullmatch(node.text) and math.isfinite(float(node.text)):
-        return float(node.text)
-    return node.text
 
 
 def _label(name: str) -> str:
