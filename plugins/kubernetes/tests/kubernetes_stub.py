@@ -70,13 +70,17 @@ class StubServer:
             stream = sock.makefile("rb")
             while (seen := _read_request(stream)) is not None:
                 self.seen.append(seen)
-                refusal = self.answers.get((seen.method, seen.path))
-                if seen.headers.get("upgrade") == "websocket" and refusal is None:
+                if seen.headers.get("upgrade") == "websocket" and self._accepts(seen):
                     _accept_upgrade(sock, seen, self.protocol)
                     self.exec(Exec(sock, stream, seen, self.protocol))
                     sock.close()
                     return
                 self._answer(sock, seen)
+
+    def _accepts(self, seen: Seen) -> bool:
+        """An upgrade is accepted unless there is an answer for it, or that is 101."""
+        answer = self.answers.get((seen.method, seen.path), (101, None))
+        return (answer(seen) if callable(answer) else answer)[0] == 101
 
     def _answer(self, sock: socket.socket, seen: Seen) -> None:
         missing = (404, {"kind": "Status", "message": f"no {seen.path}", "reason": "NotFound"})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import io
 import json
 import socket
 import stat
@@ -21,7 +23,9 @@ from kubernetes_stub import Seen, StubServer, write_kubeconfig
 from sky.api import (
     Cancelled,
     CancelToken,
+    Command,
     CredentialsError,
+    Host,
     LoginExpired,
     NotPermitted,
     SkyError,
@@ -29,6 +33,7 @@ from sky.api import (
     Unreachable,
 )
 from sky_kubernetes.api_client import ApiConflict, ApiInvalid, ApiNotFound, connect
+from sky_kubernetes.plugin import KubernetesRunner
 
 PODS = "/api/v1/namespaces/ns/pods"
 
@@ -291,6 +296,44 @@ def test_plain_logins(
     stub.answers["GET", PODS] = (200, {})
     connect(make_context()).get(PODS)
     assert stub.seen[-1].headers["authorization"] == header
+
+
+def test_legacy_auth_provider_is_left_to_the_official_client(
+    stub: StubServer, make_context: MakeContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = base64.urlsafe_b64encode(b'{"exp": 32503680000}').decode().rstrip("=")
+    token = f"e30.{claims}.c2ln"
+    provider = {
+        "name": "oidc",
+        "config": {"id-token": token, "client-id": "c", "idp-issuer-url": "https://i"},
+    }
+    user = {"auth-provider": provider}
+    monkeypatch.setenv("KUBECONFIG", str(write_kubeconfig(tmp_path / "config", stub.url, user=user)))
+    stub.answers["GET", PODS] = (200, {})
+    connect(make_context()).get(PODS)
+    assert stub.seen[-1].headers["authorization"] == f"Bearer {token}"
+    provider["name"] = "unheard-of"
+    write_kubeconfig(tmp_path / "config", stub.url, user=user)
+    with pytest.raises(CredentialsError, match="unheard-of"):
+        connect(make_context()).get(PODS)
+
+
+def test_upgrade_logs_in_again_once(
+    stub: StubServer, make_context: MakeContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(login_config(tmp_path, stub.url, LOGIN)))
+    good = {"Bearer token-2"}
+    answer = (401, {"message": "Unauthorized"})
+    stub.answers["GET", f"{PODS}/p/exec"] = lambda seen: (
+        (101, None) if seen.headers.get("authorization") in good else answer
+    )
+    host = Host(transport="kubernetes", address={"context": "stub", "namespace": "ns", "pod": "p"})
+    command = Command(argv=("sh", "-c", "exit 6"))
+    run = KubernetesRunner().sky_run
+    assert run(make_context(), host, command, None, io.BytesIO(), io.BytesIO()) == 6
+    good.clear()
+    with pytest.raises(LoginExpired):
+        run(make_context(), host, command, None, io.BytesIO(), io.BytesIO())
 
 
 # --- TLS and proxies ---------------------------------------------------------------------------------

@@ -292,7 +292,7 @@ def test_port_leads_into_the_pod(pods: Cluster, make_context: MakeContext) -> No
     def serve() -> None:
         with open(write, "wb", buffering=0) as out:
             command = Command(argv=("python3", "-c", ECHO))
-            RUNNER.sky_run(ctx, host(pods, "debian"), command, None, out, io.BytesIO())  # type: ignore[arg-type]
+            RUNNER.sky_run(ctx, host(pods, "debian"), command, None, out, io.BytesIO())
 
     server = threading.Thread(target=serve)
     server.start()
@@ -336,8 +336,9 @@ def test_embedded_certificates_log_in_as_with_the_official_client(
 ) -> None:
     import kubernetes
 
-    official = kubernetes.config.new_client_from_config(str(embedded))
-    theirs = {item.metadata.name for item in kubernetes.client.CoreV1Api(official).list_node().items}
+    new_client: Any = kubernetes.config.new_client_from_config
+    official: Any = kubernetes.client.CoreV1Api(new_client(str(embedded)))
+    theirs = {item.metadata.name for item in official.list_node().items}
     key = json.loads(embedded.read_text())["users"][0]["user"]["client-key-data"]
     assert b"PRIVATE KEY" in base64.b64decode(key)
     old = time.time() - 60

@@ -8,10 +8,12 @@ import time
 import pytest
 from kubernetes_fixtures import MakeContext
 from kubernetes_stub import Exec, StubServer
+from websocket import ABNF
 
 from sky.api import ConnectionLost, Context
 from sky_kubernetes.api_client import connect
 from sky_kubernetes.exec_channel import STDOUT, Channel, open_channel
+from sky_kubernetes.masking import binary_frame
 from sky_kubernetes.stdin_pump import StdinPump
 
 PATH = "/api/v1/namespaces/ns/pods/p/exec"
@@ -67,3 +69,12 @@ def test_pump_leaves_what_it_was_not_asked_for() -> None:
         os.write(write, b"for the next")
         assert os.read(read, 100) == b"for the next"
     os.close(write)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 125, 126, 2047, 2048, 2049, 65535, 65536, 65537])
+def test_frames_are_what_the_library_makes_of_the_same_key(size: int) -> None:
+    payload = os.urandom(size)
+    ours = binary_frame(payload)
+    theirs = ABNF.create_frame(payload, ABNF.OPCODE_BINARY)
+    theirs.get_mask_key = lambda _: ours[len(ours) - size - 4 : len(ours) - size]
+    assert ours == theirs.format()

@@ -175,3 +175,17 @@ def test_fingerprint_follows_a_token_file(tmp_path: Path, monkeypatch: pytest.Mo
 def test_json_is_a_kubeconfig_too(tmp_path: Path) -> None:
     path = settled(tmp_path / "config", json.dumps({"contexts": [], "clusters": [], "users": []}))
     assert load([str(path)]).contexts == {}
+
+
+def test_service_account_is_a_context_inside_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in (("token", "t0ken"), ("namespace", "team-a"), ("ca.crt", "")):
+        (tmp_path / name).write_text(text)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "empty"))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
+    ref = load(service_account=tmp_path).context()
+    assert (ref.name, ref.server, ref.namespace) == ("in-cluster", "https://[fd00::1]:6443", "team-a")
+    assert ref.user["tokenFile"] == str(tmp_path / "token")
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST")
+    assert load(service_account=tmp_path).contexts == {}

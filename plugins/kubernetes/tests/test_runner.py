@@ -216,6 +216,11 @@ def test_open_stdin_goes_through_as_it_is(stub: StubServer, make_context: MakeCo
     assert (ran.code, ran.out.getvalue()) == (0, b"abcd")
 
 
+def test_open_stdin_ends_where_the_protocol_can_say_so(stub: StubServer, make_context: MakeContext) -> None:
+    stub.protocol = "v5.channel.k8s.io"
+    assert sh(make_context(), "cat", b"abc", stdin_mode="open").out.getvalue() == b"abc"
+
+
 def test_program_that_ends_before_its_stdin(stub: StubServer, make_context: MakeContext) -> None:
     ran = sh(make_context(seconds=20), "head -c 1", b"x" * 20_000_000)
     assert (ran.code, ran.out.getvalue()) == (0, b"x")

@@ -194,7 +194,7 @@ def _by_official_client(ref: ContextRef) -> str:
     try:
         load_config: Any = kubernetes.config.load_kube_config
         load_config(files, ref.name, configuration, persist_config=False)
-        header = configuration.get_api_key_with_prefix("authorization")
+        header = configuration.auth_settings().get("BearerToken", {}).get("value")
     except Exception as error:  # noqa: BLE001 - each auth provider's SDK raises its own
         header, reason = None, f": {type(error).__name__}"
     else:

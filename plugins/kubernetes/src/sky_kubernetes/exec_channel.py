@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sky.api import ConnectionLost, Context, TimedOut
+from sky_kubernetes.masking import binary_frame
 from sky_kubernetes.upgrade import Refused, Upgraded, upgrade
 
 if TYPE_CHECKING:
@@ -92,12 +93,9 @@ class Channel:
 
     def send(self, channel: int, data: bytes) -> None:
         """Queue `data`; `exchange` sends it. Check `hungry` before: the queue is in memory."""
-        from websocket import ABNF
-
         prefix = bytes((channel,))
         for start in range(0, max(1, len(data)), _PIECE):
-            piece = prefix + data[start : start + _PIECE]
-            self._queue(ABNF.create_frame(piece, ABNF.OPCODE_BINARY).format())
+            self._queue(binary_frame(prefix + data[start : start + _PIECE]))
         self._sent_since_heard = True
 
     def exchange(self, readers: Sequence[Any] = (), phase: str = "") -> list[tuple[int, bytes]]:

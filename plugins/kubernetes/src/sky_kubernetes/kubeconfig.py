@@ -136,7 +136,12 @@ def default_paths() -> tuple[str, ...]:
     return tuple(dict.fromkeys(listed)) or (str(Path("~/.kube/config").expanduser()),)
 
 
-def load(paths: Sequence[str] | None = None, *, directory: Path | None = None) -> Kubeconfig:
+def load(
+    paths: Sequence[str] | None = None,
+    *,
+    directory: Path | None = None,
+    service_account: Path = SERVICE_ACCOUNT,
+) -> Kubeconfig:
     """Read and merge kubeconfig files as kubectl does: of equal names the first file's wins.
 
     A missing file is skipped. Without any file, inside a pod, its service account is the context
@@ -155,25 +160,25 @@ def load(paths: Sequence[str] | None = None, *, directory: Path | None = None) -
         except OSError as error:
             raise CredentialsError(f"kubeconfig {path}: {error.strerror}") from error
         keys.append(key)
-    if not documents and paths is None and (ref := _in_cluster()) is not None:
+    if not documents and paths is None and (ref := _in_cluster(service_account)) is not None:
         return Kubeconfig(contexts={ref.name: ref}, current=ref.name, searched=searched)
     contexts, current = _merge(documents)
     return Kubeconfig(contexts=contexts, current=current, files=tuple(keys), searched=searched)
 
 
-def _in_cluster() -> ContextRef | None:
+def _in_cluster(service_account: Path) -> ContextRef | None:
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
-    token = SERVICE_ACCOUNT / "token"
+    token = service_account / "token"
     if not host or not token.exists():
         return None
     namespace = ""
     with contextlib.suppress(OSError):
-        namespace = (SERVICE_ACCOUNT / "namespace").read_text().strip()
+        namespace = (service_account / "namespace").read_text().strip()
     return ContextRef(
         name=IN_CLUSTER,
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
         namespace=namespace,
-        cluster={"certificate-authority": str(SERVICE_ACCOUNT / "ca.crt")},
+        cluster={"certificate-authority": str(service_account / "ca.crt")},
         user={"tokenFile": str(token)},
         user_name="service account",
     )

@@ -28,6 +28,7 @@ end() {
   exit "${2:-125}"
 }
 have() { case $1 in */*) [ -f "$1" ] && [ -x "$1" ];; *) command -v "$1" >/dev/null;; esac; }
+take() { [ "$1" = 0 ] || [ "$2" = 0 ] || dd bs="$1" count="$2" iflag=fullblock; }
 run() { (exec "$@" 2>&4 4>&-); c=$?; end $c $c; }
 d=
 [ -d "$HOME" ] && [ -w "$HOME" ] || { HOME=${w:-/tmp/sky-node-$(id -u)}/home; export HOME; mkdir -p "$HOME"; }
@@ -38,7 +39,8 @@ have dd || end dd
 {
   read -r p c s q g r </proc/self/stat; echo "$p"
   while read -r n; do
-    if [ "$n" = 0 ]; then exec >&-; else dd bs="$n" count=1 iflag=fullblock || dd bs=65536 of=/dev/null; fi
+    if [ "$n" = 0 ]; then exec >&-; continue; fi
+    take 65536 $((n / 65536)) && take $((n % 65536)) 1 || dd bs=65536 of=/dev/null
   done
   [ "$g" != $$ ] || kill -s TERM 0
 } 4>&- | { read -r d; run "$@"; }
@@ -47,8 +49,8 @@ have dd || end dd
 KILL_GROUP = 'kill -s TERM -- "-$1" || kill -s TERM "-$1"'
 """Run as `sh -c KILL_GROUP sky PID`."""
 
-CHUNK = 256 * 1024
-"""Most that one `LENGTH` announces: one `dd` each, which holds it in memory."""
+CHUNK = 1024 * 1024
+"""Most that one `LENGTH` announces: at most two `dd` each."""
 
 
 class Nonce:
