@@ -41,13 +41,13 @@ _TASK_OPTIONS = [
     click.option("--disk-tier", help="Speed of the disk."),
     click.option("--image-id", help="Image: docker:NAME for a container."),
     click.option("--ports", multiple=True, help="Ports to open: 8080 or 8000-8010."),
-    click.option("--label", multiple=True, metavar="NAME=VALUE", help="Label on what is created."),
+    click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="Label on what is created."),
     click.option("--max-hourly-cost", metavar="USD", help="Most that all nodes together may cost."),
     click.option("-i", "--idle-minutes-to-autostop", "autostop", metavar="MINUTES", help="Not supported yet."),
     click.option("--env", multiple=True, metavar="NAME[=VALUE]", help="Variable of the job."),
-    click.option("--env-file", multiple=True, metavar="FILE", help="File of variables."),
-    click.option("--secret", multiple=True, metavar="NAME[=VALUE]", help="Variable that is never shown."),
-    click.option("--secret-file", multiple=True, metavar="FILE", help="File of such variables."),
+    click.option("--env-file", "env_files", multiple=True, metavar="FILE", help="File of variables."),
+    click.option("--secret", "secrets", multiple=True, metavar="NAME[=VALUE]", help="Variable that is never shown."),
+    click.option("--secret-file", "secret_files", multiple=True, metavar="FILE", help="File of such variables."),
 ]
 
 

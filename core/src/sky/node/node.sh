@@ -263,8 +263,11 @@ stream() { # DIR OFFSET: the log from there on, as it grows, then what is true o
   turns=0 told= silent=0
   while :; do
     state_of "$1"
-    [ "$state" = "$told" ] || say "state $state"
-    told=$state
+    # a job that starts at once is not said to wait
+    if [ "$state" != "$told" ] && { [ "$state" != PENDING ] || [ $turns -ge 30 ]; }; then
+      say "state $state"
+      told=$state
+    fi
     cat <&3 || exit 1
     case $state in PENDING | SETTING_UP | RUNNING) ;; *) break ;; esac
     turns=$((turns + 1))

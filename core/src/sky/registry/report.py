@@ -29,7 +29,11 @@ class Row:
 def rows(load: bool) -> list[Row]:
     """Every entry point, loaded one by one if `load`; what one of them does stops no other."""
     registry = plugins.Registry()
-    return [_row(registry, entry, load) for entry in index.entries()]
+    return [
+        _row(registry, entry, load)
+        for entry in index.entries()
+        if registry.canonical(entry.kind, entry.name) == entry.name
+    ]
 
 
 def _row(registry: plugins.Registry, entry: index.Entry, load: bool) -> Row:
