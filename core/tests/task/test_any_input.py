@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -85,7 +86,7 @@ def test_any_options(data: st.DataObject) -> None:
     import dataclasses
 
     text = st.text(st.characters(), max_size=6) | words
-    given_options = {
+    given_options: Any = {
         field.name: data.draw(
             st.lists(text, max_size=2).map(tuple) if field.default == () else st.none() | text
         )

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from sky.errors import UsageError
 from sky.task.dotenv import parse_dotenv, read_dotenv
 from sky.task.environment import escape, substitute
+from sky.task.model import Task
 from sky.task.save import task_to_yaml
+
+Load = Callable[..., Task]
+Refusal = Callable[..., list[str]]
 
 SECRET = "hunter2abc"
 
@@ -17,13 +25,13 @@ SECRET = "hunter2abc"
 
 @pytest.mark.parametrize("name", ["MY-VAR", "1A", "a b", "é", "''"])
 @pytest.mark.parametrize("section", ["envs", "secrets"])
-def test_a_name_that_no_shell_can_have_is_refused(refusal, section, name):
+def test_a_name_that_no_shell_can_have_is_refused(refusal: Refusal, section: str, name: str) -> None:
     (line,) = refusal(f"{section}:\n  {name}: {SECRET}\n")
     assert line.startswith(f"task.yaml:2:3: {section}: ") and "can't be the name of a variable" in line
     assert SECRET not in line
 
 
-def test_a_name_with_a_hyphen_is_told_what_to_be(refusal):
+def test_a_name_with_a_hyphen_is_told_what_to_be(refusal: Refusal) -> None:
     (line,) = refusal("envs: {MY-VAR: 1}")
     assert line == (
         "task.yaml:1:8: envs: 'MY-VAR' can't be the name of a variable; "
@@ -33,12 +41,12 @@ def test_a_name_with_a_hyphen_is_told_what_to_be(refusal):
     assert line.startswith("--env: 'MY-VAR' can't be the name of a variable") and line.endswith("use MY_VAR")
 
 
-def test_names_that_are_set_by_sky_are_refused(refusal):
+def test_names_that_are_set_by_sky_are_refused(refusal: Refusal) -> None:
     for options in ({"text": "envs: {SKYPILOT_NODE_RANK: 1}"}, {"text": "", "env": ("SKYPILOT_X=1",)}):
         assert "SKYPILOT_* is set by Sky itself" in refusal(**options)[0]
 
 
-def test_a_list_of_maps_is_a_map(load, refusal):
+def test_a_list_of_maps_is_a_map(load: Load, refusal: Refusal) -> None:
     assert load("envs: [{A: 010}, {B: }]", env=("B=2",)).envs == {"A": "010", "B": "2"}
     (line,) = refusal(f"secrets: [{SECRET}]")
     assert "must be a map of NAME: VALUE" in line and SECRET not in line
@@ -47,7 +55,7 @@ def test_a_list_of_maps_is_a_map(load, refusal):
 # --- who wins ----------------------------------------------------------------------------------------
 
 
-def test_later_sources_win(load, tmp_path):
+def test_later_sources_win(load: Load, tmp_path: Path) -> None:
     first, second = tmp_path / "1.env", tmp_path / "2.env"
     first.write_text("B=file1\nC=file1\nD=file1\n")
     second.write_text("C=file2\nD=file2\n")
@@ -67,7 +75,7 @@ def test_later_sources_win(load, tmp_path):
     }
 
 
-def test_secrets_have_the_same_order(load, tmp_path):
+def test_secrets_have_the_same_order(load: Load, tmp_path: Path) -> None:
     file = tmp_path / "s.env"
     file.write_text("B=file\nC=file\n")
     task = load(
@@ -79,11 +87,11 @@ def test_secrets_have_the_same_order(load, tmp_path):
     assert task.secrets == {"A": "task", "B": "file", "C": "option", "D": "x"}
 
 
-def test_a_value_is_everything_after_the_first_equals_sign(load):
+def test_a_value_is_everything_after_the_first_equals_sign(load: Load) -> None:
     assert load("", env=("A==b=\n c ", "B=")).envs == {"A": "=b=\n c ", "B": ""}
 
 
-def test_what_the_caller_does_not_have(refusal):
+def test_what_the_caller_does_not_have(refusal: Refusal) -> None:
     assert refusal("", env=("A",)) == ["--env: A is not set in your environment; give a value: A=VALUE"]
 
 
@@ -96,7 +104,7 @@ def test_what_the_caller_does_not_have(refusal):
         {"text": f"envs: {{A: {SECRET}}}", "secrets": (f"A={SECRET}",)},
     ],
 )
-def test_a_name_is_a_variable_or_a_secret(refusal, options):
+def test_a_name_is_a_variable_or_a_secret(refusal: Refusal, options: dict[str, Any]) -> None:
     lines = refusal(**options)
     assert any("envs.A: is a secret too" in line for line in lines)
     assert SECRET not in "".join(lines)
@@ -105,12 +113,16 @@ def test_a_name_is_a_variable_or_a_secret(refusal, options):
 # --- what is never shown -----------------------------------------------------------------------------
 
 
-def test_no_value_is_in_what_is_printed_or_saved(load):
+def test_no_value_is_in_what_is_printed_or_saved(load: Load) -> None:
     task = load(f"secrets: {{A: {SECRET}}}\nrun: echo", secrets=(f"B={SECRET}",))
     assert task.secrets == {"A": SECRET, "B": SECRET}
     shown = [repr(task), str(task), task_to_yaml(task), repr(task.to_dict())]
     assert SECRET not in "".join(shown)
     assert task_to_yaml(task, show_secrets=True).count(SECRET) == 2
+
+
+def test_a_token_that_is_a_variable_is_not_in_what_is_printed(load: Load) -> None:
+    assert SECRET not in repr(load("", env=(f"X_TOKEN={SECRET}",)))
 
 
 @pytest.mark.parametrize(
@@ -131,11 +143,11 @@ def test_no_value_is_in_what_is_printed_or_saved(load):
         {"text": "", "env": (f"A-B={SECRET}",)},
     ],
 )
-def test_no_value_is_in_a_message(refusal, options):
+def test_no_value_is_in_a_message(refusal: Refusal, options: dict[str, Any]) -> None:
     assert SECRET not in "\n".join(refusal(**options))
 
 
-def test_options_show_no_values():
+def test_options_show_no_values() -> None:
     from sky.task.overrides import Overrides
 
     assert SECRET not in repr(Overrides(env=(f"A={SECRET}",), secrets=(f"B={SECRET}",)))
@@ -160,7 +172,7 @@ def test_options_show_no_values():
         ("A=$HOME ${X}\n", {"A": "$HOME ${X}"}),
     ],
 )
-def test_a_file_of_variables(text, expected):
+def test_a_file_of_variables(text: str, expected: Any) -> None:
     assert parse_dotenv(text, "x.env") == expected
 
 
@@ -174,14 +186,14 @@ def test_a_file_of_variables(text, expected):
         (f"A={SECRET}\0\n", "x.env:1: has a NUL character, which no program can be given"),
     ],
 )
-def test_a_file_that_is_not_understood(text, message):
+def test_a_file_that_is_not_understood(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_dotenv(text, "x.env")
     assert caught.value.message == message
     assert SECRET not in str(caught.value)
 
 
-def test_files_that_cannot_be_read(refusal, tmp_path):
+def test_files_that_cannot_be_read(refusal: Refusal, tmp_path: Path) -> None:
     binary = tmp_path / "binary"
     binary.write_bytes(b"A=1\nB=\xff\n")
     lines = refusal("", env_files=(str(tmp_path / "none"), str(tmp_path), str(binary), "a\0b"))
@@ -193,7 +205,7 @@ def test_files_that_cannot_be_read(refusal, tmp_path):
     assert len(lines) == 4
 
 
-def test_a_mark_at_the_start_of_a_file_is_not_part_of_a_name(tmp_path):
+def test_a_mark_at_the_start_of_a_file_is_not_part_of_a_name(tmp_path: Path) -> None:
     file = tmp_path / "x.env"
     file.write_bytes(b"\xef\xbb\xbfA=1\r\n")
     assert read_dotenv(str(file)) == {"A": "1"}
@@ -202,7 +214,7 @@ def test_a_mark_at_the_start_of_a_file_is_not_part_of_a_name(tmp_path):
 # --- paths -------------------------------------------------------------------------------------------
 
 
-def test_variables_are_put_into_workdir_and_file_mounts_only(load):
+def test_variables_are_put_into_workdir_and_file_mounts_only(load: Load) -> None:
     task = load(
         """
         envs: {A: one, B: $A, EMPTY: ""}
@@ -220,14 +232,14 @@ def test_variables_are_put_into_workdir_and_file_mounts_only(load):
     assert (task.run, task.resources[0].labels, task.envs["B"]) == ("echo $A", {"l": "$A"}, "$A")
 
 
-def test_paths_that_variables_make_useless(refusal):
+def test_paths_that_variables_make_useless(refusal: Refusal) -> None:
     lines = refusal(
         "envs: {A: '', B: /x}\nworkdir: $A\nfile_mounts:\n  $A: y\n  $B: y\n  /x: z\n",
     )
     assert [line.split(": ", 1)[0] for line in lines] == ["task.yaml:2:1", "task.yaml:4:3", "task.yaml:6:3"]
 
 
-def test_an_escaped_path_reads_back():
+def test_an_escaped_path_reads_back() -> None:
     for text in ("$A", "$$A", "${A}$", "a b/$HOME/*/it's"):
         assert substitute(escape(text), {"A": "x", "HOME": "y"}) == text
 
@@ -235,11 +247,15 @@ def test_an_escaped_path_reads_back():
 @pytest.mark.parametrize(
     ("source", "message"),
     [
+        ("$B/x", "'s3://' is not supported: it comes in a later version"),
         ("s3://bucket/x", "'s3://' is not supported: it comes in a later version"),
         ("{name: x, store: s3}", "storage is not supported: it comes in a later version"),
         ("", "needs a path on the nodes and a local path"),
         ("[x]", "must be text, not a list"),
     ],
 )
-def test_mounts_that_are_no_local_paths(refusal, source, message):
-    assert refusal(f"file_mounts:\n  /data: {source}\n")[0] == f"task.yaml:2:3: file_mounts./data: {message}"
+def test_mounts_that_are_no_local_paths(refusal: Refusal, source: str, message: str) -> None:
+    assert (
+        refusal(f"file_mounts:\n  /data: {source}\n", env=("B=s3://b",))[0]
+        == f"task.yaml:2:3: file_mounts./data: {message}"
+    )

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import subprocess
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from sky.task.model import Autostop, GitSource
+from sky.task.model import Autostop, GitSource, Task
 from sky.task.overrides import Overrides, inline_task
 from sky.task.problems import TaskFileError
+
+Load = Callable[..., Task]
+Refusal = Callable[..., list[str]]
 
 FILE = """
 name: file
@@ -24,7 +29,7 @@ resources:
 """
 
 
-def test_options_apply_to_every_alternative(load):
+def test_options_apply_to_every_alternative(load: Load) -> None:
     task = load(
         FILE,
         name="n",
@@ -51,7 +56,7 @@ def test_options_apply_to_every_alternative(load):
         assert request.max_price_usd_per_hour == 2
 
 
-def test_gpus_replace_accelerators(load):
+def test_gpus_replace_accelerators(load: Load) -> None:
     task = load(FILE, gpus="H100:8")
     assert [(r.cloud, str(r.accelerator)) for r in task.resources] == [("aws", "H100:8"), ("gcp", "H100:8")]
     task = load("resources: {accelerators: T4}", gpus="[A100, H100:2]")
@@ -59,13 +64,13 @@ def test_gpus_replace_accelerators(load):
     assert task.ordered
 
 
-def test_infra_replaces_cloud_region_and_zone(load):
+def test_infra_replaces_cloud_region_and_zone(load: Load) -> None:
     task = load(FILE, infra="k8s/ctx")
     assert {(r.cloud, r.region, r.zone) for r in task.resources} == {("k8s", "ctx", None)}
     assert load(FILE, region="q").resources[0].region == "q"
 
 
-def test_none_takes_back_what_the_file_says(load):
+def test_none_takes_back_what_the_file_says(load: Load) -> None:
     task = load(
         FILE, cpus="none", gpus="None", infra="none", ports=("none",), labels=("none",), disk_tier="none"
     )
@@ -73,7 +78,7 @@ def test_none_takes_back_what_the_file_says(load):
     assert request == load("").resources[0]
 
 
-def test_mistakes_name_the_option(refusal):
+def test_mistakes_name_the_option(refusal: Refusal) -> None:
     lines = refusal(
         "", num_nodes=0, cpus="x", ports=("1", "y"), labels=("z",), infra="a", region="r", name=""
     )
@@ -87,7 +92,7 @@ def test_mistakes_name_the_option(refusal):
     ]
 
 
-def test_options_that_are_not_done_yet(load, refusal):
+def test_options_that_are_not_done_yet(load: Load, refusal: Refusal) -> None:
     options = {"num_nodes": 2, "autostop": "10m", "git_url": "u", "git_ref": "r"}
     task = load("", allow_later=True, **options)
     assert (task.num_nodes, task.autostop, task.git) == (2, Autostop(idle_minutes=10), GitSource("u", "r"))
@@ -100,21 +105,21 @@ def test_options_that_are_not_done_yet(load, refusal):
     assert load("num_nodes: 2\nresources: {autostop: 5}", num_nodes=1, autostop="none") == load("")
 
 
-def test_an_option_is_not_substituted(load):
+def test_an_option_is_not_substituted(load: Load) -> None:
     assert load("envs: {A: x}", workdir="$A").workdir == "$A"
 
 
 # --- commands ----------------------------------------------------------------------------------------
 
 
-def arguments_seen(argv):
+def arguments_seen(argv: list[str]) -> str:
     """What a program started by the task's script is given."""
     task = inline_task(["python3", "-c", "import sys; print(sys.argv[1:])", *argv], environ={}, base_dir="/")
-    done = subprocess.run(["sh", "-c", task.run], capture_output=True, check=True, text=True)
-    return done.stdout.strip()
+    done = subprocess.run(["sh", "-c", str(task.run)], capture_output=True, check=True, text=True)
+    return str(done.stdout.strip())
 
 
-def test_arguments_arrive_unchanged():
+def test_arguments_arrive_unchanged() -> None:
     argv = [
         "a  b",
         "$X",
@@ -135,39 +140,40 @@ def test_arguments_arrive_unchanged():
     assert arguments_seen(argv) == repr(argv)
 
 
-def test_a_program_in_an_argument_arrives_unchanged():
+def test_a_program_in_an_argument_arrives_unchanged() -> None:
     task = inline_task(["python3", "-c", 'print("a  b", "$X")'])
     done = subprocess.run(
-        ["sh", "-c", task.run], capture_output=True, check=True, env={"X": "no", "PATH": "/usr/bin:/bin"}
+        ["sh", "-c", str(task.run)], capture_output=True, check=True, env={"X": "no", "PATH": "/usr/bin:/bin"}
     )
     assert done.stdout == b"a  b $X\n"
 
 
-def test_one_argument_is_a_line_for_the_shell():
+def test_one_argument_is_a_line_for_the_shell() -> None:
     task = inline_task(["echo $A | tr a-z A-Z"], Overrides(env=("A=x",)))
     assert task.run == "echo $A | tr a-z A-Z"
-    done = subprocess.run(["sh", "-c", task.run], capture_output=True, check=True, env=dict(task.envs))
+    done = subprocess.run(["sh", "-c", str(task.run)], capture_output=True, check=True, env=dict(task.envs))
     assert done.stdout == b"X\n"
 
 
-def test_a_command_takes_the_same_options(load):
+def test_a_command_takes_the_same_options(load: Load) -> None:
     task = inline_task(["true"], Overrides(gpus="H100:8", secrets=("S=x",)), environ={}, base_dir="/base")
     assert task == load("run: 'true'\nresources: {accelerators: H100:8}\nsecrets: {S: x}")
 
 
-def test_no_command_runs_nothing():
+def test_no_command_runs_nothing() -> None:
     assert inline_task([]).run is None
 
 
 @pytest.mark.parametrize("argv", [["  "], ["a", "b\0"], ["a\udcff"]])
-def test_commands_that_cannot_be(argv):
+def test_commands_that_cannot_be(argv: list[str]) -> None:
     with pytest.raises(TaskFileError, match="command"):
         inline_task(argv)
 
 
-def test_options_that_are_no_text_are_refused():
+def test_options_that_are_no_text_are_refused() -> None:
     for field in dataclasses.fields(Overrides):
-        given = ("\udcff=\udcff",) if isinstance(field.default, tuple) else "\udcff"
+        given: Any = ("\udcff=\udcff",) if isinstance(field.default, tuple) else "\udcff"
         if field.name != "use_spot":
             with pytest.raises(TaskFileError):
-                inline_task(["true"], Overrides(**{field.name: given}))
+                options: Any = {field.name: given}
+                inline_task(["true"], Overrides(**options))

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from sky.errors import UsageError
-from sky.task.fields import FIELDS
+from sky.task.fields import FIELDS, Field
 from sky.task.load import load_task_file, load_task_text
+from sky.task.model import Task
 from sky.task.problems import Problem, TaskFileError
+
+Load = Callable[..., Task]
+Refusal = Callable[..., list[str]]
 
 WRONG = """\
 nme: x
@@ -24,7 +31,7 @@ service: {replicas: 2}
 """
 
 
-def test_every_mistake_is_there(refusal):
+def test_every_mistake_is_there(refusal: Refusal) -> None:
     assert refusal(WRONG, gpus="x:y", env=("G",)) == [
         "--gpus: 'y' is not a number of accelerators greater than zero; write it as in x:8",
         "--env: G is not set in your environment; give a value: G=VALUE",
@@ -44,7 +51,7 @@ def test_every_mistake_is_there(refusal):
     ]
 
 
-def test_the_error_carries_the_problems():
+def test_the_error_carries_the_problems() -> None:
     with pytest.raises(UsageError) as caught:
         load_task_text("resources:\n  cpus: x\n", "dir/t.yml", base_dir="/")
     error = caught.value
@@ -60,7 +67,9 @@ def test_the_error_carries_the_problems():
     "row", [row for row in FIELDS.values() if row.kind == "any"], ids=lambda row: row.path
 )
 @pytest.mark.parametrize("allow_later", [False, True])
-def test_what_skypilot_knows_and_sky_does_not_is_refused_by_name(load, refusal, row, allow_later):
+def test_what_skypilot_knows_and_sky_does_not_is_refused_by_name(
+    load: Load, refusal: Refusal, row: Field, allow_later: bool
+) -> None:
     *section, name = row.path.split(".")
     text = f"{section[0]}:\n  {name}: 1\n" if section else f"{name}: 1\n"
     (line,) = refusal(text, allow_later=allow_later)
@@ -69,12 +78,12 @@ def test_what_skypilot_knows_and_sky_does_not_is_refused_by_name(load, refusal, 
 
 
 @pytest.mark.parametrize("key", ["''", "'a\nb'", "x" * 500, "'\u202e'"])
-def test_odd_names_stay_on_one_line(refusal, key):
+def test_odd_names_stay_on_one_line(refusal: Refusal, key: str) -> None:
     (line,) = refusal(f"? {key}\n: 1\n")
     assert "unknown field" in line and line.isprintable() and len(line) < 150
 
 
-def test_files(tmp_path):
+def test_files(tmp_path: Path) -> None:
     file = tmp_path / "task.yaml"
     file.write_text("run: echo\n")
     assert load_task_file(file).run == "echo"
@@ -86,7 +95,7 @@ def test_files(tmp_path):
         load_task_file("/dev/zero")
 
 
-def test_relative_paths_start_from_where_the_user_is(tmp_path, monkeypatch):
+def test_relative_paths_start_from_where_the_user_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "t.yaml").write_text("workdir: .\n")
     monkeypatch.chdir(tmp_path)
@@ -94,7 +103,7 @@ def test_relative_paths_start_from_where_the_user_is(tmp_path, monkeypatch):
     assert (task.workdir, task.base_dir) == (".", str(tmp_path))
 
 
-def test_a_directory_that_is_gone(tmp_path, monkeypatch):
+def test_a_directory_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)

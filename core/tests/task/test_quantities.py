@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from sky.errors import UsageError
@@ -19,7 +22,7 @@ from sky.types import Accelerator, Quantity
         ("1e1", 10, "exact"),
     ],
 )
-def test_cpus(text, value, mode):
+def test_cpus(text: str, value: float, mode: Any) -> None:
     assert q.parse_cpus(text) == Quantity(value, mode)
 
 
@@ -37,12 +40,12 @@ def test_cpus(text, value, mode):
         ("1TB", 1024, "exact"),
     ],
 )
-def test_memory(text, value, mode):
+def test_memory(text: str, value: float, mode: Any) -> None:
     assert q.parse_memory(text) == Quantity(value, mode)
 
 
 @pytest.mark.parametrize("text", ["256", "256GB", "256Gi", "0.25TB"])
-def test_disk_size(text):
+def test_disk_size(text: str) -> None:
     assert q.parse_disk_size(text) == 256
 
 
@@ -54,18 +57,18 @@ def test_disk_size(text):
     [q.parse_cpus, q.parse_memory, q.parse_disk_size, q.parse_number],
     ids=lambda parse: parse.__name__,
 )
-def test_nonsense_is_refused(parse, text):
+def test_nonsense_is_refused(parse: Callable[[str], object], text: str) -> None:
     with pytest.raises(UsageError):
         parse(text)
 
 
 @pytest.mark.parametrize("text", ["4x", "16GB"])
-def test_cpus_have_no_unit(text):
+def test_cpus_have_no_unit(text: str) -> None:
     with pytest.raises(UsageError, match="not a number of vCPUs"):
         q.parse_cpus(text)
 
 
-def test_too_much_is_refused():
+def test_too_much_is_refused() -> None:
     with pytest.raises(UsageError, match="out of range"):
         q.parse_memory("9e307TB")
 
@@ -81,19 +84,19 @@ def test_too_much_is_refused():
         ("a100_3g.20gb:2", Accelerator("a100_3g.20gb", 2)),
     ],
 )
-def test_accelerator(text, expected):
+def test_accelerator(text: str, expected: Any) -> None:
     assert q.parse_accelerator(text) == expected
 
 
 @pytest.mark.parametrize(
     "text", ["", ":", ":8", "H100:", "H100:0", "H100:-1", "H100:x", "H100:1:2", "a b:1", "H100:nan"]
 )
-def test_accelerators_that_are_none(text):
+def test_accelerators_that_are_none(text: str) -> None:
     with pytest.raises(UsageError):
         q.parse_accelerator(text)
 
 
-def test_accelerators_of_an_option():
+def test_accelerators_of_an_option() -> None:
     both = (Accelerator("T4", 1), Accelerator("L4", 2))
     assert q.parse_accelerators("{T4, L4:2}") == (both, False)
     assert q.parse_accelerators("[T4:1, L4:2]") == (both, True)
@@ -101,5 +104,5 @@ def test_accelerators_of_an_option():
 
 
 @pytest.mark.parametrize("value", [1, 0.1, 1 / 3, 1234567.0, 1e-7, 123456789012345.0, 1e14])
-def test_text_of_a_number_reads_back(value):
+def test_text_of_a_number_reads_back(value: float) -> None:
     assert q.parse_number(q.number_text(value)) == value

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from sky.task.model import Autostop, GitSource
-from sky.types import Accelerator, Quantity
+from sky.task.model import Autostop, GitSource, Task
+from sky.types import Accelerator, Quantity, Request
+
+Load = Callable[..., Task]
+Refusal = Callable[..., list[str]]
 
 
-def one(task):
+def one(task: Task) -> Request:
     (request,) = task.resources
     return request
 
@@ -25,17 +31,17 @@ def one(task):
         ("k8s/a/b/c", ("k8s", "a", "b/c")),
     ],
 )
-def test_infra(load, infra, expected):
+def test_infra(load: Load, infra: str, expected: Any) -> None:
     request = one(load(f"resources: {{infra: {infra}}}"))
     assert (request.cloud, request.region, request.zone) == expected
 
 
 @pytest.mark.parametrize("infra", ["aws/", "/us-east-1", "aws//us-east-1a"])
-def test_infra_with_an_empty_part(refusal, infra):
+def test_infra_with_an_empty_part(refusal: Refusal, infra: str) -> None:
     assert "has an empty part" in refusal(f"resources: {{infra: {infra}}}")[0]
 
 
-def test_infra_or_its_older_form(load, refusal):
+def test_infra_or_its_older_form(load: Load, refusal: Refusal) -> None:
     assert load("resources: {cloud: AWS, region: r, zone: z}") == load("resources: {infra: aws/r/z}")
     assert refusal("resources: {infra: aws, region: r}") == [
         "task.yaml:1:12: resources: set infra, or cloud, region and zone, not both"
@@ -45,7 +51,7 @@ def test_infra_or_its_older_form(load, refusal):
 @pytest.mark.parametrize(
     "form", ["V100", "V100:1", "V100:1.0", "{V100: 1}", '{V100: "1"}', "{V100}", "[V100:1]", "[{V100: 1}]"]
 )
-def test_one_accelerator_in_every_form(load, form):
+def test_one_accelerator_in_every_form(load: Load, form: str) -> None:
     task = load(f"resources: {{accelerators: {form}}}")
     assert one(task).accelerator == Accelerator("V100", 1)
     assert not task.ordered
@@ -61,14 +67,14 @@ def test_one_accelerator_in_every_form(load, form):
         ("'[T4, L4:2]'", True),
     ],
 )
-def test_several_accelerators_are_alternatives(load, form, ordered):
+def test_several_accelerators_are_alternatives(load: Load, form: str, ordered: bool) -> None:
     task = load(f"resources: {{infra: aws, accelerators: {form}}}")
     assert [str(request.accelerator) for request in task.resources] == ["T4:1", "L4:2"]
     assert {request.cloud for request in task.resources} == {"aws"}
     assert task.ordered is ordered
 
 
-def test_the_other_fields(load):
+def test_the_other_fields(load: Load) -> None:
     request = one(
         load(
             """
@@ -99,7 +105,7 @@ def test_the_other_fields(load):
     ("form", "ports"),
     [("8080", ("8080",)), ('"8080"', ("8080",)), ("8000-8010", ("8000-8010",)), ("[1]", ("1",))],
 )
-def test_ports(load, form, ports):
+def test_ports(load: Load, form: str, ports: tuple[str, ...]) -> None:
     assert one(load(f"resources: {{ports: {form}}}")).ports == ports
 
 
@@ -122,14 +128,16 @@ def test_ports(load, form, ports):
         "any_of: [x]",
     ],
 )
-def test_values_that_mean_nothing(refusal, field):
+def test_values_that_mean_nothing(refusal: Refusal, field: str) -> None:
     (line,) = refusal(f"resources:\n  {field}\n")
     assert line.startswith("task.yaml:2:")
     assert f": resources.{field.split(':')[0]}" in line
 
 
 @pytest.mark.parametrize(("kind", "ordered"), [("any_of", False), ("ordered", True)])
-def test_the_fields_of_an_alternative_replace_those_of_resources(load, kind, ordered):
+def test_the_fields_of_an_alternative_replace_those_of_resources(
+    load: Load, kind: str, ordered: bool
+) -> None:
     task = load(
         f"""
         resources:
@@ -157,13 +165,13 @@ def test_the_fields_of_an_alternative_replace_those_of_resources(load, kind, ord
     assert task.ordered is ordered
 
 
-def test_alternatives_that_cannot_be_told_apart_or_are_too_many(load, refusal):
+def test_alternatives_that_cannot_be_told_apart_or_are_too_many(load: Load, refusal: Refusal) -> None:
     assert len(load("resources: {any_of: [{cpus: 4}, {cpus: '4'}]}").resources) == 1
     many = ", ".join(f"{{cpus: {number}}}" for number in range(1, 300))
     assert "more than 256 alternatives" in refusal(f"resources: {{any_of: [{many}]}}")[0]
 
 
-def test_what_an_alternative_cannot_hold(refusal):
+def test_what_an_alternative_cannot_hold(refusal: Refusal) -> None:
     text = "resources:\n  any_of: [{any_of: [{cpus: 1}]}, {autostop: 5}]\n  ordered: [{cpus: 2}]"
     lines = refusal(text)
     assert [line.split(": ", 2)[1] for line in lines] == [
@@ -189,7 +197,9 @@ def test_what_an_alternative_cannot_hold(refusal):
         ("", None),
     ],
 )
-def test_autostop_is_read_and_what_enables_it_is_refused_for_now(load, refusal, form, expected):
+def test_autostop_is_read_and_what_enables_it_is_refused_for_now(
+    load: Load, refusal: Refusal, form: str, expected: Any
+) -> None:
     text = f"resources:\n  autostop: {form}\n"
     assert load(text, allow_later=True).autostop == expected
     if expected is None:
@@ -200,7 +210,7 @@ def test_autostop_is_read_and_what_enables_it_is_refused_for_now(load, refusal, 
         ]
 
 
-def test_git_and_several_nodes_are_read_and_refused_for_now(load, refusal):
+def test_git_and_several_nodes_are_read_and_refused_for_now(load: Load, refusal: Refusal) -> None:
     text = "workdir: {url: 'https://x/y.git', ref: main}\nnum_nodes: 2\n"
     task = load(text, allow_later=True)
     assert task.git == GitSource("https://x/y.git", "main") and task.workdir is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,9 @@ from sky.task.load import load_task_text
 from sky.task.model import Autostop, GitSource, Task
 from sky.task.save import task_to_yaml
 from sky.types import Accelerator, Quantity, Request
+
+Load = Callable[..., Task]
+Refusal = Callable[..., list[str]]
 
 from_text = st.text(
     st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=12
@@ -45,9 +49,13 @@ values = st.recursive(
 )
 
 
+def maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Values of the strategy, or None."""
+    return st.none() | strategy
+
+
 @st.composite
 def tasks(draw: Any) -> Task:
-    maybe = lambda strategy: st.none() | strategy  # noqa: E731
     config = draw(st.dictionaries(texts, values, max_size=3))
     num_nodes = draw(st.integers(1, 4))
     requests = st.builds(
@@ -105,7 +113,7 @@ def test_every_task_reads_back(task: Task) -> None:
     assert load_task_text(saved, base_dir="/base", allow_later=True) == task
 
 
-def test_what_was_typed_survives_saving(load):
+def test_what_was_typed_survives_saving(load: Load) -> None:
     task = load(
         'envs: {A: yes, B: 010, C: 1e3, D: 12:30, E: "True", F: "null", G: 1.10}\n'
         "resources: {labels: {A: yes, B: 010, E: 'True'}}\nrun: |\n  echo\n"
@@ -115,17 +123,17 @@ def test_what_was_typed_survives_saving(load):
     assert again.envs["B"] == "010" and again.resources[0].labels["E"] == "True"
 
 
-def test_another_reader_of_yaml_sees_the_same_text(load):
+def test_another_reader_of_yaml_sees_the_same_text(load: Load) -> None:
     yaml = pytest.importorskip("yaml")
     task = load('envs: {A: yes, B: 010, C: 1e3, D: 12:30, E: "True", F: "null", G: 1.10, H: 2001-01-01}')
     assert yaml.safe_load(task_to_yaml(task))["envs"] == task.envs
 
 
-def test_a_script_is_saved_as_a_block(load):
+def test_a_script_is_saved_as_a_block(load: Load) -> None:
     assert "run: |\n  echo a\n    echo b\n" in task_to_yaml(load("run: |\n  echo a\n    echo b\n"))
 
 
-def test_secrets_must_be_given_again(load, refusal):
+def test_secrets_must_be_given_again(load: Load, refusal: Refusal) -> None:
     saved = task_to_yaml(load("secrets: {A: hidden}"))
     assert "secrets.A: needs a value; give it by --secret A=VALUE" in refusal(saved)[0]
     assert load(saved, secrets=("A=hidden",)).secrets == {"A": "hidden"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,8 +12,10 @@ from sky.task.environment import Sources, refuse_both, substitute
 from sky.task.fields import FIELDS
 from sky.task.model import GitSource, Task
 from sky.task.overrides import Overrides, option_values
-from sky.task.problems import Problems
+from sky.task.problems import Problems, named, shown
 from sky.task.resources import alternatives
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def build_task(
@@ -120,13 +123,17 @@ def _workdir(
 
 def _mounts(read: Mapping[str, str], envs: Mapping[str, str], problems: Problems) -> dict[str, str]:
     mounts: dict[str, str] = {}
-    for target, source in read.items():
-        pair = substitute(target, envs), substitute(source, envs)
-        if not all(pair):
-            problems.add(f"file_mounts.{target}", "is empty once its variables are replaced")
-        elif pair[0] in mounts:
-            problems.add(f"file_mounts.{target}", "has the target of another once its variables are replaced")
-        mounts[pair[0]] = pair[1]
+    for written, source_written in read.items():
+        target, source = substitute(written, envs), substitute(source_written, envs)
+        label = f"file_mounts.{named(written)}"
+        if not target or not source:
+            problems.add(label, "is empty once its variables are replaced")
+        elif target in mounts:
+            problems.add(label, "has the target of another once its variables are replaced")
+        elif uri := _URI.match(source):
+            # The scheme alone: an address may hold a password.
+            problems.add(label, f"{shown(uri[0])} is {FIELDS['file_mounts'].refusal}")
+        mounts[target] = source
     return mounts
 
 

@@ -1,7 +1,8 @@
-"""docs/task-fields.md, from the table of fields."""
+"""docs/task-fields.md, from the table of fields and what `sky.task.dotenv` says of itself."""
 
 from __future__ import annotations
 
+from sky.task import dotenv
 from sky.task.fields import FIELDS, Status
 
 _KINDS = {
@@ -75,4 +76,5 @@ def markdown() -> str:
             lines = ["| field | meaning | why |", "|---|---|---|"]
             lines += [f"| `{row.path}` | {row.description} | It {row.reason}. |" for row in rows]
         parts.append("\n".join(lines) + "\n")
+    parts.append(f"## Files of variables\n\n{(dotenv.__doc__ or '').strip()}\n")
     return "\n".join(parts)

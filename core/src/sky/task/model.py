@@ -36,7 +36,7 @@ class Autostop:
 class Task:
     """One task, complete: overrides applied, variables substituted, every alternative spelt out.
 
-    `repr` shows no value of `secrets`. Change one with `dataclasses.replace`; `num_nodes` and `config` are
+    `repr` shows no value of `envs` (tokens end up there too) and `secrets`. Change one with `dataclasses.replace`; `num_nodes` and `config` are
     repeated in every request, and stay equal there.
     """
 
@@ -50,7 +50,7 @@ class Task:
     """The alternatives, at least one: each of any_of or ordered, for each accelerator that is accepted."""
     ordered: bool = False
     """The first alternative that can be had is taken, whatever it costs; otherwise the cheapest of all."""
-    envs: Mapping[str, str] = field(default_factory=dict)
+    envs: Mapping[str, str] = field(default_factory=dict, repr=False)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     file_mounts: Mapping[str, str] = field(default_factory=dict)
     """Path on the nodes to local path; sources are relative to `base_dir`."""

@@ -78,6 +78,11 @@ def shown(text: str, limit: int = 60) -> str:
     return repr(text if len(text) <= limit else text[: limit - 1] + "…")
 
 
+def named(name: str) -> str:
+    """A name from the user's input as part of a field's path: itself, or quoted if it's odd."""
+    return name if name.isprintable() and 0 < len(name) <= 80 else shown(name)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The nearest right name as a suggestion, or an empty string. Empty when nothing is near."""
     import difflib

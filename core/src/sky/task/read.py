@@ -5,7 +5,6 @@ What comes out isn't a task yet: options are still to be applied (`sky.task.buil
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,11 +14,10 @@ from sky.task.environment import check_name
 from sky.task.fields import Field, children
 from sky.task.model import Autostop, GitSource
 from sky.task.nodes import Entry, List, Map, Node, Scalar, plain_value
-from sky.task.problems import Problems, did_you_mean, shown
+from sky.task.problems import Problems, did_you_mean, named
 from sky.task.resources import place_of
 from sky.task.scalars import DEFAULT_IDLE_MINUTES, PARSERS, parse_port
 
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _WORDS = {Scalar: "text", Map: "a map", List: "a list"}
 
 
@@ -44,7 +42,7 @@ class _Reader:
             return values
         for entry in node.entries:
             name = entry.key.text
-            inner = f"{label}.{_label(name)}" if label else _label(name)
+            inner = f"{label}.{named(name)}" if label else named(name)
             if name not in known:
                 right = (key for key, row in known.items() if row.status != "unsupported")
                 hint = "" if self._problems.many else did_you_mean(name, right)
@@ -189,9 +187,7 @@ class _Reader:
                 self._problems.add(inner, f"storage is {field.refusal}")
                 continue
             source = self._pair_text(entry, inner)
-            if _URI.match(source):
-                self._problems.add(inner, f"{shown(source.split('://')[0] + '://')} is {field.refusal}")
-            elif not source or not entry.key.text or (isinstance(entry.value, Scalar) and entry.value.null):
+            if not source or not entry.key.text or (isinstance(entry.value, Scalar) and entry.value.null):
                 self._problems.add(inner, "needs a path on the nodes and a local path")
             else:
                 values[entry.key.text] = source
@@ -214,7 +210,7 @@ class _Reader:
                 continue
             for entry in item.entries:
                 name = entry.key.text
-                inner = f"{label}.{_label(name)}"
+                inner = f"{label}.{named(name)}"
                 self._problems.locate(inner, *_at(entry.key))
                 if name in seen:
                     self._problems.add(inner, "is here twice")
@@ -226,10 +222,6 @@ class _Reader:
             return entry.value.text
         self._problems.add(label, f"must be text, not {_WORDS[type(entry.value)]}")
         return "?"  # Never used: a problem is recorded.
-
-
-def _label(name: str) -> str:
-    return name if name.isprintable() and 0 < len(name) <= 80 else shown(name)
 
 
 def _at(node: Node) -> tuple[int, int]:
