@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from kubernetes_fixtures import Cluster, MakeContext
 
 from sky.api import Allocation, Context, Event, LaunchSpec, Quantity, Request
 from sky_kubernetes import cloud
@@ -20,8 +21,8 @@ IMAGE = "docker.io/library/busybox:testbed"
 class Lab:
     """Launches clusters in the test's namespace and takes all of them away at the end."""
 
-    cluster: Any
-    make_context: Callable[..., Context]
+    cluster: Cluster
+    make_context: MakeContext
     events: list[Event] = field(default_factory=list)
     launched: list[Allocation] = field(default_factory=list)
 
@@ -70,11 +71,11 @@ class Lab:
 
     def sh(self, allocation: Allocation, script: str) -> str:
         pod = self.pods(allocation.id)[0]
-        return str(self.cluster.kubectl("exec", pod, "-c", "sky", "--", "sh", "-c", script))
+        return self.cluster.kubectl("exec", pod, "-c", "sky", "--", "sh", "-c", script)
 
 
 @pytest.fixture
-def lab(cluster: Any, make_context: Callable[..., Context]) -> Iterator[Lab]:
+def lab(cluster: Cluster, make_context: MakeContext) -> Iterator[Lab]:
     made = Lab(cluster, make_context)
     yield made
     for allocation in made.launched:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import http.server
-import json
 import socket
 import threading
 import time
@@ -13,9 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
+from kubernetes_stub import StubServer
 
-from sky.api import Request, SkyError, Unreachable, UsageError
-from sky_kubernetes import cloud
+from sky.api import Request, SkyError, TimedOut, Unreachable, UsageError
+from sky_kubernetes import cloud, parallel
 
 DEAD = "https://127.0.0.1:1"
 OTHER_ADDRESS = "https://10.81.0.1:6443"
@@ -58,27 +57,11 @@ def server() -> str:
 
 
 @pytest.fixture
-def other_cluster() -> Iterator[str]:
+def other_cluster(stub: StubServer) -> str:
     """What answers as another cluster would: its kube-system has another uid, its lists are empty."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            answer = {"metadata": {"uid": "another", "resourceVersion": "1"}, "items": []}
-            body = json.dumps(answer).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: Any) -> None:
-            """Silent."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
-        threading.Thread(target=listening.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{listening.server_port}"
-        listening.shutdown()
+    answer = (200, {"metadata": {"uid": "another", "resourceVersion": "1"}, "items": []})
+    stub.answers["GET", "/api/v1/namespaces/kube-system"] = answer
+    return stub.url
 
 
 @pytest.fixture
@@ -164,7 +147,7 @@ def test_two_contexts_of_one_cluster_list_it_once(lab: Any, kubeconfig: Kubeconf
 
 
 def test_a_context_that_leads_elsewhere_is_refused_rather_than_found_empty(
-    lab: Any, kubeconfig: Kubeconfig, server: str, other_cluster: str
+    lab: Any, other_cluster: str, kubeconfig: Kubeconfig, server: str
 ) -> None:
     kubeconfig.write("k", k=server)
     allocation = lab.up()
@@ -202,3 +185,16 @@ def test_a_check_that_reaches_nobody_raises_and_the_user_is_known_offline(
     assert cloud.identity(lab.ctx()) == "admin"
     with pytest.raises(UsageError):
         cloud.identity(lab.ctx({"allowed_contexts": ["misspelt"]}))
+
+
+def test_a_context_that_hangs_past_its_time_is_named_not_waited_for(lab: Any) -> None:
+    never = threading.Event()
+    begun = time.monotonic()
+    answers = parallel.each(
+        lab.ctx(), ("stuck", "quick"), lambda _, name: name == "quick" or never.wait(30), seconds=1
+    )
+    assert time.monotonic() - begun < 2
+    never.set()
+    assert answers["quick"] is True
+    assert isinstance(answers["stuck"], TimedOut)
+    assert "'stuck'" in answers["stuck"].message

@@ -130,12 +130,11 @@ def test_waiting_ends_within_a_second_of_a_cancel(lab: Any) -> None:
     allocation = lab.start(lab.spec(config), config)
     token = CancelToken()
     ctx = lab.make_context(config=config, cancel=token)
-    at: list[float] = []
-    timer = threading.Timer(1.0, lambda: (at.append(time.monotonic()), token.cancel()))
-    timer.start()
+    begun = time.monotonic()
+    threading.Timer(1.0, token.cancel).start()
     with pytest.raises(Cancelled):
         cloud.wait_instances(ctx, allocation)
-    assert time.monotonic() - at[0] < 1
+    assert 1 <= time.monotonic() - begun < 2
 
 
 def test_a_pod_deleted_as_it_starts_is_noticed(lab: Any) -> None:
