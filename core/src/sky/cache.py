@@ -33,6 +33,17 @@ class Cache:
                 self._ensure()[key] = (value, time.monotonic() + ttl_seconds)
             return value
 
+    def peek(self, key: Hashable) -> Any:
+        """The value of `key`, or None if absent or expired; makes nothing and waits for nobody."""
+        with self._lock:
+            entry = None if self._values is None else self._values.get(key)
+            return None if entry is None else entry[0]
+
+    def put(self, key: Hashable, value: object, ttl_seconds: float) -> None:
+        """Set `key` to what was learned otherwise, whatever it was."""
+        with self._lock:
+            self._ensure()[key] = (value, time.monotonic() + ttl_seconds)
+
     def forget(self, key: Hashable) -> None:
         """Drop `key`; absent is fine."""
         with self._lock:
