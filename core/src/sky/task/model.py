@@ -36,8 +36,8 @@ class Autostop:
 class Task:
     """One task, complete: overrides applied, variables substituted, every alternative spelt out.
 
-    `repr` shows no value of `envs` (tokens end up there too) and `secrets`. Change one with `dataclasses.replace`; `num_nodes` and `config` are
-    repeated in every request, and stay equal there.
+    `repr` shows nothing of `envs` (tokens end up there too) and `secrets`. Change one with
+    `dataclasses.replace`; `num_nodes` and `config` are repeated in every request, and stay equal there.
     """
 
     name: str | None = None
