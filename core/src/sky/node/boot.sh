@@ -10,18 +10,18 @@ shift 3
 if [ -z "$w" ]; then
   if [ -d "${HOME:-}" ] && [ -w "$HOME" ]; then w=$HOME/.sky-node; else w=${TMPDIR:-/tmp}/sky-node-$(id -u); fi
 fi
-mkdir -p "$w/rt" 2>/dev/null
+[ -d "$w/rt" ] || mkdir -p "$w/rt" 2>/dev/null
 [ -d "$w/rt" ] && [ -O "$w/rt" ] && [ -w "$w/rt" ] || fail "can't use the work directory $w"
-take() { # COUNT FILE: exactly that many bytes of stdin, never one more
-  [ "$1" -gt 0 ] || { : >"$2"; return; }
-  dd bs="$1" count=1 iflag=fullblock >"$2" 2>/dev/null || dd bs=1 count="$1" >"$2" 2>/dev/null
-  [ "$(($(wc -c <"$2")))" = "$1" ]
+take() { # COUNT FILE: that many bytes of stdin, never one more; fewer only when stdin ends
+  if [ "$1" = 0 ]; then : >"$2"; else
+    dd bs="$1" count=1 iflag=fullblock >"$2" 2>/dev/null || dd bs=1 count="$1" >"$2" 2>/dev/null
+  fi
 }
 s=$w/rt/$h.sh
 if [ -f "$s" ]; then
-  dd bs="$n" count=1 iflag=fullblock >/dev/null 2>&1 || dd bs=1 count="$n" >/dev/null 2>&1
+  take "$n" /dev/null
 else
-  take "$n" "$s.$$" && mv "$s.$$" "$s" || fail "can't write $s (disk full, or the connection was cut)"
+  take "$n" "$s.$$" && [ "$(($(wc -c <"$s.$$")))" = "$n" ] && mv "$s.$$" "$s" || fail "can't write $s (disk full, or the connection was cut)"
 fi
 set -- "$w" "$@"
 . "$s"

@@ -10,16 +10,19 @@ self=${s:-$0}
 shift 2
 
 say() { printf 'sky1 %s\n' "$*" >&2; }
-fail() { say "error $*"; exit 0; }
+fail() { say "error $*"; tidy; exit 0; }
 nap() { sleep "$1" 2>/dev/null || sleep 1; }
 
 once() { # FILE VALUE: create the fact; fails if it exists already
   printf '%s\n' "$2" >"$1.$$" || fail "can't write in $W: disk full?"
+  trash="$trash $1.$$"
   ln "$1.$$" "$1" 2>/dev/null
-  set -- $? "$1.$$"
-  rm -f "$2"
-  return "$1"
 }
+tidy() { # what `once` left; a process each is too dear to be started for every fact
+  [ -z "$trash" ] || (IFS=' '; set -f; rm -f $trash)
+  trash=
+}
+trash=
 fact() { # FILE: sets v to its value; fails while it is absent
   v=
   [ -s "$1" ] && read -r v <"$1" && [ -n "$v" ]
@@ -107,7 +110,7 @@ last_id() { # sets id to the highest there is, 0 if none
   while [ -e "$W/q/$((id + 1))" ]; do id=$((id + 1)); done
 }
 publish() { # NAME: sets id; the same whoever calls it, however often, at the same time
-  mkdir -p "$W/q"
+  [ -d "$W/q" ] || mkdir -p "$W/q"
   hint=0
   while fact "$W/q/$((hint + 1))"; do
     hint=$((hint + 1))
@@ -143,8 +146,7 @@ state_of() { # DIR: sets state, code, ended
 start() { # DIR: a driver for it. Two may start; one claims the job, the other leaves.
   # setsid forks, and its parent returns, only when it is a group leader already: hence twice. It is not
   # put in the background by `&`, as a shell then has it and the user's programs ignore SIGINT for ever.
-  SKY_JOB_COOKIE=${1##*/} setsid sh -c 'exec setsid sh "$@" </dev/null >/dev/null 2>&1' sky \
-    "$self" "$W" drive "$1" "${mask:-022}"
+  SKY_JOB_COOKIE=${1##*/} setsid setsid sh "$self" "$W" drive "$1" "${mask:-022}" </dev/null >/dev/null 2>&1
 }
 
 my_turn() { # ID NEED TOTAL: first come, first served among the jobs that need devices; sets grant
@@ -206,6 +208,7 @@ drive() { # DIR UMASK
 finish() { # STATE CODE
   once result "$1 $2 $(date +%s)"
   rm -f env setup run
+  tidy
   exit 0
 }
 block() { # FILE UMASK: run it as the user's shell would; its own session, so that `kill 0` stays inside
@@ -238,13 +241,15 @@ block() { # FILE UMASK: run it as the user's shell would; its own session, so th
 submit() { # TOKEN NAME NEED TOTAL ENV_SIZE SETUP_SIZE RUN_SIZE FOLLOW; sizes of what comes by stdin, - for none
   token=$1 follow=$8
   born $$
-  mkdir -p "$W/t" "$W/j" || fail "can't write in $W"
+  [ -d "$W/j" ] || mkdir -p "$W/t" "$W/j" || fail "can't write in $W"
   if ! fact "$W/t/$token"; then
     d=$W/j/$token.$$.$b
     mkdir "$d" || fail "can't write in $W"
+    # Nobody knows this directory yet, so its facts need no ln. The mark after the bodies says all came.
     take "$5" "$d/env" && { [ "$6" = - ] || take "$6" "$d/setup"; } && { [ "$7" = - ] || take "$7" "$d/run"; } &&
-      : >"$d/log" && once "$d/name" "$2" && once "$d/need" "$3" && once "$d/total" "$4" &&
-      once "$d/submitted" "$(date +%s)" || { rm -rf "$d"; fail "can't write the job in $W: disk full, or the connection was cut"; }
+      read -r mark && [ "$mark" = "$token" ] && : >"$d/log" && echo "$2" >"$d/name" && echo "$3" >"$d/need" &&
+      echo "$4" >"$d/total" && date +%s >"$d/submitted" ||
+      { rm -rf "$d"; fail "can't write the job in $W: disk full, or the connection was cut"; }
     # Whoever links the token first has the job; an attempt that lost goes on with the winner's.
     once "$W/t/$token" "${d##*/}" || rm -rf "$d"
     fact "$W/t/$token"
@@ -255,6 +260,7 @@ submit() { # TOKEN NAME NEED TOTAL ENV_SIZE SETUP_SIZE RUN_SIZE FOLLOW; sizes of
   say "job $id"
   command -v bash >/dev/null || say "note this host has no bash: setup and run are read by sh"
   [ "$follow" = 0 ] || stream "$d" 0
+  tidy
 }
 
 stream() { # DIR OFFSET: the log from there on, as it grows, then what is true of the job
@@ -340,6 +346,7 @@ cancel() { # ID|all GRACE_SECONDS
     cancel_one "$1" "$2"
   fi
   say end
+  tidy
 }
 cancel_one() { # ID GRACE_SECONDS
   job_of "$1" || { say "unknown $1"; return; }

@@ -57,7 +57,7 @@ def submit(work_dir: str, job: Job, env: Mapping[str, str], follow: bool) -> tup
         "-" if setup is None else str(len(setup)),
         "-" if run is None else str(len(run)),
         "1" if follow else "0",
-        payload=exports + (setup or b"") + (run or b""),
+        payload=exports + (setup or b"") + (run or b"") + job.token.encode() + b"\n",
     )
 
 
