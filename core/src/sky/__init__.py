@@ -9,7 +9,19 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sky import errors
-    from sky.client import cancel, check, down, launch, logs, plan, queue, rsync, shell, status, sync_down_logs
+    from sky.client import (
+        cancel,
+        check,
+        down,
+        launch,
+        logs,
+        plan,
+        queue,
+        rsync,
+        shell,
+        status,
+        sync_down_logs,
+    )
     from sky.client import exec_ as exec
     from sky.session import Session
     from sky.task.load import load_task_file as load_task
@@ -17,13 +29,20 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_WHERE = {
-    **dict.fromkeys(
-        "cancel check down launch logs plan queue rsync shell status sync_down_logs".split(), "sky.client"
-    ),
-    "Session": "sky.session",
-    "Task": "sky.task.model",
-}
+_CLIENT = (
+    "cancel",
+    "check",
+    "down",
+    "launch",
+    "logs",
+    "plan",
+    "queue",
+    "rsync",
+    "shell",
+    "status",
+    "sync_down_logs",
+)
+_WHERE = {**dict.fromkeys(_CLIENT, "sky.client"), "Session": "sky.session", "Task": "sky.task.model"}
 _RENAMED = {"exec": ("sky.client", "exec_"), "load_task": ("sky.task.load", "load_task_file")}
 
 __all__ = [

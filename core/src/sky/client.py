@@ -121,7 +121,9 @@ def exec_(
         jobs.place_of(cluster)
         jobs.check_fits(task, cluster)
         if task.run is None:
-            raise UsageError("there is nothing to run", remedy="the task has no `run`, and no command was given")
+            raise UsageError(
+                "there is nothing to run", remedy="the task has no `run`, and no command was given"
+            )
         if task.workdir is not None:
             from sky.launch import files
 
@@ -166,7 +168,9 @@ def _gone(session: Session, state: State, cluster: Cluster, error: HostGone) -> 
     now = state.get(cluster.name)
     reason = now.reason if now is not None and now.reason else ""
     detail = f" ({reason})" if reason and reason not in error.message else ""
-    return HostGone(error.message + detail, remedy=error.remedy or f"sky down {cluster.name} removes what is left")
+    return HostGone(
+        error.message + detail, remedy=error.remedy or f"sky down {cluster.name} removes what is left"
+    )
 
 
 def _with_policy(session: Session, task: Task) -> Task:
@@ -183,7 +187,9 @@ def plan(task: Task, *, session: Session | None = None, wait_seconds: float | No
     session = session or Session()
     task = _with_policy(session, task)
     files.check(task)
-    return candidates.find(session, task, candidates.FEASIBLE_SECONDS if wait_seconds is None else wait_seconds)
+    return candidates.find(
+        session, task, candidates.FEASIBLE_SECONDS if wait_seconds is None else wait_seconds
+    )
 
 
 def status(
@@ -219,7 +225,7 @@ def queue(cluster_name: str, *, session: Session | None = None) -> list[JobStatu
         cluster = state.require(cluster_name)
         engine = jobs.engine_of(session, cluster)
         try:
-            return [job for job, _ in engine.list()]
+            return [job for job, _ in engine.jobs()]
         except HostGone as error:
             raise _gone(session, state, cluster, error) from error
 
@@ -242,7 +248,7 @@ def logs(
         cluster = state.require(cluster_name)
         engine = jobs.engine_of(session, cluster)
         try:
-            chosen = job_id or _newest(engine.list(), cluster_name)
+            chosen = job_id or _newest(engine.jobs(), cluster_name)
             stream = engine.logs(chosen, out or io.BytesIO(), follow, tail, on_state)
         except HostGone as error:
             raise _gone(session, state, cluster, error) from error
@@ -251,7 +257,9 @@ def logs(
 
 def _newest(found: Sequence[tuple[JobStatus, str]], cluster_name: str) -> str:
     if not found:
-        raise UsageError(f"cluster {cluster_name!r} has no jobs", remedy=f"sky exec {cluster_name} -- COMMAND")
+        raise UsageError(
+            f"cluster {cluster_name!r} has no jobs", remedy=f"sky exec {cluster_name} -- COMMAND"
+        )
     return found[-1][0].id
 
 
@@ -265,12 +273,14 @@ def sync_down_logs(
     session = session or Session()
     with State() as state:
         cluster = state.require(cluster_name)
-        found = {status.id: status for status, _ in jobs.engine_of(session, cluster).list()}
+        found = {status.id: status for status, _ in jobs.engine_of(session, cluster).jobs()}
     paths = {}
     for job_id in job_ids or list(found):
         reference = found[job_id].reference if job_id in found else None
         if reference is None or reference.log_host is None:
-            raise UsageError(f"cluster {cluster_name!r} has no job {job_id}", remedy="sky queue lists its jobs")
+            raise UsageError(
+                f"cluster {cluster_name!r} has no job {job_id}", remedy="sky queue lists its jobs"
+            )
         path = Path(target, job_id, "run.log")
         files.one(
             session,
@@ -292,8 +302,8 @@ def cancel(
         cluster = state.require(cluster_name)
         engine = jobs.engine_of(session, cluster)
         if not every and not job_ids:
-            job_ids = [_newest(engine.list(), cluster_name)]
-        result = []
+            job_ids = [_newest(engine.jobs(), cluster_name)]
+        result: list[tuple[str, str]] = []
         for which in ["all"] if every else job_ids:
             result += engine.cancel(which)
         return result
@@ -377,7 +387,9 @@ def rsync(
     with State() as state:
         up, down_ = _remote(state, target), _remote(state, source)
         if (up is None) == (down_ is None):
-            raise UsageError("one side must be CLUSTER:PATH, the other a local path", remedy="sky rsync ./data dev:data")
+            raise UsageError(
+                "one side must be CLUSTER:PATH, the other a local path", remedy="sky rsync ./data dev:data"
+            )
         cluster, path = up or down_ or ("", "")
         host = host_of(state, cluster)
     local = str(Path(source if up else target).expanduser().absolute())

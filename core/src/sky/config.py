@@ -110,10 +110,11 @@ def _parse_file(path: Path) -> dict[str, Any]:
         info = path.stat()
     except OSError as error:
         raise UsageError(f"config: can't read {path}: {error.strerror}") from error
-    identity = [str(path.absolute()), info.st_ino, info.st_size, info.st_mtime_ns]
+    where = str(path.absolute())
+    identity = [where, info.st_ino, info.st_size, info.st_mtime_ns]
     import hashlib
 
-    kept = paths.home() / "cache" / f"config-{hashlib.sha256(identity[0].encode()).hexdigest()[:12]}.json"
+    kept = paths.home() / "cache" / f"config-{hashlib.sha256(where.encode()).hexdigest()[:12]}.json"
     try:
         stored = json.loads(kept.read_bytes())
         if stored["identity"] == identity:

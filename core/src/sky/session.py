@@ -83,5 +83,3 @@ class Session:
             cache=cache,
             directory=paths.private("plugins", plugin.name),
         )
-
-

@@ -22,7 +22,12 @@ _DRYRUN_SHOWN = 10
 
 @click.command()
 @click.argument("task", nargs=-1, metavar="[TASK.yaml | [--] COMMAND...]")
-@click.option("-c", "--cluster", help="Name of the cluster; an existing one is used again.", shell_complete=cluster_names)
+@click.option(
+    "-c",
+    "--cluster",
+    help="Name of the cluster; an existing one is used again.",
+    shell_complete=cluster_names,
+)
 @click.option("--dryrun", is_flag=True, help="Print what would be asked of the cloud; create nothing.")
 @click.option("--no-setup", is_flag=True, help="Skip setup.")
 @click.option("--wait", "wait_seconds", type=float, help="Seconds to wait for a slow cloud's answer (5).")
@@ -71,7 +76,9 @@ def launch(
         if yes:
             return True
         if not sys.stdin.isatty():
-            raise UsageError(f"launching {name!r} needs a yes, and there is no terminal to ask on", remedy="add -y")
+            raise UsageError(
+                f"launching {name!r} needs a yes, and there is no terminal to ask on", remedy="add -y"
+            )
         return click.confirm(f"Launch a new cluster {name!r}?", default=True, err=True)
 
     done = client.launch(
@@ -213,9 +220,7 @@ def _dryrun(found: Candidates, task: Any, cluster: str | None, form: str) -> int
     if form == "json":
         output.document(
             "plan",
-            candidates=[
-                {**asdict(c.offer), "total_usd_per_hour": c.price_usd_per_hour} for c in found.rows
-            ],
+            candidates=[{**asdict(c.offer), "total_usd_per_hour": c.price_usd_per_hour} for c in found.rows],
             rejections=[asdict(rejection) for rejection in found.rejections],
             failures=[{"cloud": cloud, "reason": why} for cloud, why in found.failures],
             task=task.to_dict(),
@@ -223,7 +228,9 @@ def _dryrun(found: Candidates, task: Any, cluster: str | None, form: str) -> int
     elif found.rows:
         output.line(candidate_table(found))
         chosen = found.rows[0]
-        output.line(f"\nWould ask {chosen.offer.cloud} for {chosen.request.num_nodes} × {chosen.offer.instance_type}:")
+        output.line(
+            f"\nWould ask {chosen.offer.cloud} for {chosen.request.num_nodes} × {chosen.offer.instance_type}:"
+        )
         for key, value in sorted(chosen.offer.spec.items()):
             output.line(f"  {key}: {value}")
         from sky.task.save import task_to_yaml

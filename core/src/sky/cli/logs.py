@@ -74,7 +74,9 @@ def _status(cluster: str, jobs: tuple[str, ...], form: str, ses: object) -> int:
     wanted = jobs or tuple(known)[-1:]
     missing = [job for job in wanted if job not in known]
     if missing or not wanted:
-        raise UsageError(f"cluster {cluster!r} has no job {', '.join(missing)}".rstrip(), remedy="sky queue lists its jobs")
+        raise UsageError(
+            f"cluster {cluster!r} has no job {', '.join(missing)}".rstrip(), remedy="sky queue lists its jobs"
+        )
     code = 0
     for job in wanted:
         code = code or exit_code(
@@ -110,5 +112,7 @@ def cancel(
         for job, state in done:
             output.line(f"job {job}: {state}")
     if unknown:
-        raise UsageError(f"cluster {cluster!r} has no job {', '.join(unknown)}", remedy="sky queue lists its jobs")
+        raise UsageError(
+            f"cluster {cluster!r} has no job {', '.join(unknown)}", remedy="sky queue lists its jobs"
+        )
     return 125 if any(state == "stuck" for _, state in done) else 0

@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
     from sky.errors import SkyError
+    from sky.registry.index import Entry
 
 COMMANDS = {
     # name: (module, attribute, one line for --help)
@@ -77,9 +78,8 @@ class LazyGroup(click.Group):
             from difflib import get_close_matches
 
             near = get_close_matches(args[0], self.list_commands(ctx), 1)
-            if near:
-                error.message += f" Did you mean {near[0]!r}?"
-            raise
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise click.UsageError(f"No command {args[0]!r}.{hint}", ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = [(name, line) for name, (_, _, line) in COMMANDS.items()]
@@ -91,18 +91,18 @@ class LazyGroup(click.Group):
         formatter.write("\n" + EXIT_CODES.replace("\b\n", ""))
 
 
-def _plugin_commands() -> dict[str, Any]:
+def _plugin_commands() -> dict[str, Entry]:
     """Commands that plugins add; none of them can take the name of one of ours."""
     from sky.registry import index, settings
 
-    found = {}
+    found: dict[str, Entry] = {}
     for entry in index.entries():
         if entry.kind == "command" and entry.name not in COMMANDS and settings.enabled(entry):
             found.setdefault(entry.name, entry)
     return found
 
 
-def load_plugin_command(entry: Any) -> click.Command:
+def load_plugin_command(entry: Entry) -> click.Command:
     """The command of a plugin, or `PluginError`."""
     import importlib
 
@@ -119,7 +119,9 @@ def load_plugin_command(entry: Any) -> click.Command:
             remedy=f"sky plugins disable {entry.name}",
         ) from error
     if not isinstance(command, click.Command):
-        raise PluginError(f"{entry.dist}: {entry.value} is no click command", remedy=f"sky plugins disable {entry.name}")
+        raise PluginError(
+            f"{entry.dist}: {entry.value} is no click command", remedy=f"sky plugins disable {entry.name}"
+        )
     return command
 
 
@@ -155,7 +157,14 @@ def entry() -> None:
 
 def _reader_may_leave() -> bool:
     """`sky status | head` should end quietly; a launch must not die of it in the middle of a creation."""
-    return len(sys.argv) > 1 and sys.argv[1] in ("status", "queue", "check", "plugins", "completion", "--help")
+    return len(sys.argv) > 1 and sys.argv[1] in (
+        "status",
+        "queue",
+        "check",
+        "plugins",
+        "completion",
+        "--help",
+    )
 
 
 def run(argv: list[str]) -> int:
@@ -179,10 +188,12 @@ def run(argv: list[str]) -> int:
         return 123
     except BrokenPipeError:
         return 125
-    except Exception as error:  # noqa: BLE001 - the last resort: no traceback reaches a user
+    except Exception as error:  # the last resort: no traceback reaches a user
         if os.environ.get("SKY_DEBUG"):
             raise
-        sys.stderr.write(f"sky: defect: {type(error).__name__}: {error}\nsee the traceback with SKY_DEBUG=1\n")
+        sys.stderr.write(
+            f"sky: defect: {type(error).__name__}: {error}\nsee the traceback with SKY_DEBUG=1\n"
+        )
         return 125
 
 

@@ -14,7 +14,9 @@ from sky.cli.options import CONFIG, OUTPUT, YES, cluster_names, session
 @click.command()
 @click.argument("clusters", nargs=-1, shell_complete=cluster_names)
 @click.option("-a", "--all", "every", is_flag=True, help="Every cluster.")
-@click.option("-p", "--purge", is_flag=True, help="Forget it even if its cloud can't be reached: it may go on costing.")
+@click.option(
+    "-p", "--purge", is_flag=True, help="Forget it even if its cloud can't be reached: it may go on costing."
+)
 @YES
 @OUTPUT
 @CONFIG
@@ -31,7 +33,9 @@ def down(
     names = [c.name for c in client.status(() if every else clusters)]
     if names and not yes:
         if not sys.stdin.isatty():
-            raise UsageError("giving clusters back needs a yes, and there is no terminal to ask on", remedy="add -y")
+            raise UsageError(
+                "giving clusters back needs a yes, and there is no terminal to ask on", remedy="add -y"
+            )
         if not click.confirm(f"Give back {', '.join(names)}?", default=True, err=True):
             return 123
     done = client.down(names, session=ses, purge=purge)

@@ -19,7 +19,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 OUTPUT = click.option(
     "-o", "--output", "form", type=click.Choice(["table", "json"]), default="table", help="How to print."
 )
-CONFIG = click.option("--config", multiple=True, metavar="FILE|KEY=VALUE", help="Configuration over the files'.")
+CONFIG = click.option(
+    "--config", multiple=True, metavar="FILE|KEY=VALUE", help="Configuration over the files'."
+)
 YES = click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 
 _TASK_OPTIONS = [
@@ -43,11 +45,17 @@ _TASK_OPTIONS = [
     click.option("--ports", multiple=True, help="Ports to open: 8080 or 8000-8010."),
     click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="Label on what is created."),
     click.option("--max-hourly-cost", metavar="USD", help="Most that all nodes together may cost."),
-    click.option("-i", "--idle-minutes-to-autostop", "autostop", metavar="MINUTES", help="Not supported yet."),
+    click.option(
+        "-i", "--idle-minutes-to-autostop", "autostop", metavar="MINUTES", help="Not supported yet."
+    ),
     click.option("--env", multiple=True, metavar="NAME[=VALUE]", help="Variable of the job."),
     click.option("--env-file", "env_files", multiple=True, metavar="FILE", help="File of variables."),
-    click.option("--secret", "secrets", multiple=True, metavar="NAME[=VALUE]", help="Variable that is never shown."),
-    click.option("--secret-file", "secret_files", multiple=True, metavar="FILE", help="File of such variables."),
+    click.option(
+        "--secret", "secrets", multiple=True, metavar="NAME[=VALUE]", help="Variable that is never shown."
+    ),
+    click.option(
+        "--secret-file", "secret_files", multiple=True, metavar="FILE", help="File of such variables."
+    ),
 ]
 
 

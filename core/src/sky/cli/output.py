@@ -53,7 +53,12 @@ def failure(error: SkyError) -> None:
     _end_partial()
     sys.stderr.write(f"{red('sky:')} {error.message}\n" + (f"  {error.remedy}\n" if error.remedy else ""))
     if _as_json:
-        fields = {"kind": error.kind, "message": error.message, "remedy": error.remedy, "code": error.exit_code}
+        fields = {
+            "kind": error.kind,
+            "message": error.message,
+            "remedy": error.remedy,
+            "code": error.exit_code,
+        }
         document("error", error=fields)
 
 

@@ -58,7 +58,9 @@ def _table(rows: list) -> None:  # type: ignore[type-arg]
     from sky.registry import index
 
     if index.skypilot_beside():
-        output.line("skypilot is installed in this environment as well: both own the command and the package `sky`.")
+        output.line(
+            "skypilot is installed in this environment as well: both own the command and the package `sky`."
+        )
         output.line("  fix: pip uninstall skypilot, then pip install --force-reinstall sky-core")
 
 

@@ -51,7 +51,11 @@ def status(
     if not found:
         output.note("no clusters; sky launch makes one")
         return
-    output.line(output.table(["NAME", "STATUS", "PLACE", "RESOURCES", "$/H", "AGE", "LAST USE"], [_row(c) for c in found]))
+    output.line(
+        output.table(
+            ["NAME", "STATUS", "PLACE", "RESOURCES", "$/H", "AGE", "LAST USE"], [_row(c) for c in found]
+        )
+    )
     for cluster in found:
         if cluster.reason:
             output.line(f"{cluster.name}: {cluster.reason}")
@@ -120,7 +124,9 @@ def queue(clusters: tuple[str, ...], skip_finished: bool, form: str, config: tup
             continue
         answers[name] = [job for job in jobs if not (skip_finished and job.state.final)]
     if form == "json":
-        output.document("queue", clusters={name: [_job(job) for job in jobs] for name, jobs in answers.items()})
+        output.document(
+            "queue", clusters={name: [_job(job) for job in jobs] for name, jobs in answers.items()}
+        )
     else:
         rows = [_job_row(name, job) for name, jobs in answers.items() for job in jobs]
         head = ["CLUSTER", "ID", "NAME", "STATE", "CODE", "SUBMITTED", "RAN", "DEVICES"]

@@ -59,12 +59,16 @@ class Candidates:
         shown = "; ".join(dict.fromkeys(lines)) or "no cloud is enabled"
         raise NothingFeasible(
             f"nothing can run this task: {shown}",
-            remedy=f"would do: {', '.join(dict.fromkeys(near))}" if near else "sky check says what is enabled",
+            remedy=f"would do: {', '.join(dict.fromkeys(near))}"
+            if near
+            else "sky check says what is enabled",
         )
 
 
 def explain(rejection: Rejection) -> str:
-    where = rejection.cloud if rejection.subject == rejection.cloud else f"{rejection.cloud}, {rejection.subject}"
+    where = (
+        rejection.cloud if rejection.subject == rejection.cloud else f"{rejection.cloud}, {rejection.subject}"
+    )
     return f"{where}: {rejection.reason}"
 
 
@@ -95,7 +99,7 @@ def find(session: Session, task: Task, seconds: float = FEASIBLE_SECONDS) -> Can
                     reluctant = info.last_resort and request.cloud is None
                     order = (number,) if task.ordered else ()
                     rows.append(((reluctant, *order, candidate.price_usd_per_hour, name, place), candidate))
-    rows.sort(key=lambda row: row[0])  # type: ignore[arg-type,return-value]
+    rows.sort(key=lambda row: row[0])
     return Candidates(tuple(row for _, row in rows), tuple(rejections), tuple(failures))
 
 
@@ -120,7 +124,7 @@ def _clouds(session: Session, requests: Iterable[Request]) -> list[str]:
     wanted = {request.cloud for request in requests}
     if None in wanted:
         return list(enabled)
-    named = [name for name in sorted(n for n in wanted if n is not None)]
+    named = sorted(name for name in wanted if name is not None)
     if len(named) == 1 and named[0] not in enabled:
         session.registry.cloud(named[0])  # raises what is wrong with it
         raise UsageError(f"cloud {named[0]!r} is not in allowed_clouds of the configuration")
@@ -137,10 +141,18 @@ def _ask(
     for request in requests:
         if request.cloud not in (None, name):
             continue
+        request = _at_levels(request, info)
         refused = _lacking(name, info, request)
         reply = Feasibility(rejections=refused) if refused else _feasible(plugin, context, request)
         replies.append((request, _within_price(reply, request)))
     return info, replies
+
+
+def _at_levels(request: Request, info: CloudInfo) -> Request:
+    """A cloud with one level below it takes all that was typed after its name: names may hold slashes."""
+    if len(info.levels) == 1 and request.region and request.zone:
+        return replace(request, region=f"{request.region}/{request.zone}", zone=None)
+    return request
 
 
 def _feasible(plugin: Plugin, context: object, request: Request) -> Feasibility:

@@ -68,7 +68,9 @@ def _call(session: Session, host: Host, transfer: Transfer) -> Callable[[], Tran
 def one(session: Session, host: Host, transfer: Transfer) -> TransferResult:
     """One transfer, by the runner of the host. Blocks."""
     runner = session.registry.runner(host.transport)
-    result: TransferResult = runner.call("sky_rsync", ctx=session.context(runner), host=host, transfer=transfer)
+    result: TransferResult = runner.call(
+        "sky_rsync", ctx=session.context(runner), host=host, transfer=transfer
+    )
     return result
 
 
@@ -104,8 +106,12 @@ def _git_ignored(root: Path, rules: list[str], own_repository: bool) -> tuple[st
                 base += [f"--git-dir={empty}", f"--work-tree={root}"]
             done = subprocess.run([*base, *query], check=True, capture_output=True)
     except FileNotFoundError as error:
-        raise UsageError("git is needed to read the ignore rules of the workdir", remedy="install git") from error
+        raise UsageError(
+            "git is needed to read the ignore rules of the workdir", remedy="install git"
+        ) from error
     except subprocess.CalledProcessError as error:
         message = os.fsdecode(error.stderr).strip().splitlines()
-        raise UsageError(f"git can't read the ignore rules of {root}: {message[-1] if message else ''}") from error
+        raise UsageError(
+            f"git can't read the ignore rules of {root}: {message[-1] if message else ''}"
+        ) from error
     return tuple(os.fsdecode(path).rstrip("/") for path in done.stdout.split(b"\0") if path)

@@ -90,7 +90,11 @@ def misfit(request: Request, cluster: Cluster, offer: Offer) -> str:
         return f"{has or 'no accelerators'}, not {wanted}"
     if request.cpus is not None and offer.vcpus < request.cpus.value:
         return f"{offer.vcpus:g} vCPUs, not {request.cpus}"
-    if request.memory is not None and request.memory.mode != "per_cpu" and offer.memory_gib < request.memory.value:
+    if (
+        request.memory is not None
+        and request.memory.mode != "per_cpu"
+        and offer.memory_gib < request.memory.value
+    ):
         return f"{offer.memory_gib:g} GiB of memory, not {request.memory}"
     if request.cloud is not None and request.cloud != offer.cloud:
         return f"its place on {offer.cloud}, not {request.cloud}"

@@ -36,7 +36,9 @@ def refresh(session: Session, state: State, clusters: list[Cluster]) -> None:
         status, reason, exists = answer.value
         if not exists and cluster.status is ClusterStatus.INIT and cluster.allocation is None:
             reason = "its launch was cut short before anything was created"
-        state.update(cluster.name, status=status, reason=reason or cluster.reason * (status is ClusterStatus.FAILED))
+        state.update(
+            cluster.name, status=status, reason=reason or cluster.reason * (status is ClusterStatus.FAILED)
+        )
         if status is ClusterStatus.ENDED and exists:
             _remove_ended(session, cluster)
 
@@ -127,7 +129,7 @@ def down(session: Session, state: State, clusters: list[Cluster], purge: bool) -
                 session.warn(f"{name}: forgotten, though it may still exist and cost money: {error.message}")
                 own.remove(name)
 
-    calls = {cluster.name: (lambda name=cluster.name: one(name)) for cluster in clusters}  # type: ignore[misc]
+    calls = {cluster.name: (lambda name=cluster.name: one(name)) for cluster in clusters}
     result = []
     for name, answer in fan_out(calls, provision.PROVISION_SECONDS).items():
         error = answer.error

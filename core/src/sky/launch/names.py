@@ -42,7 +42,10 @@ def automatic() -> str:
 def check(name: str) -> str:
     """A cluster's name may hold anything that can be typed and printed. Raises `UsageError`."""
     if not name.strip() or not name.isprintable() or name.startswith("-") or len(name) > 200:
-        raise UsageError(f"{name!r} can't be a cluster's name", remedy="1 to 200 printable characters, not starting with '-'")
+        raise UsageError(
+            f"{name!r} can't be a cluster's name",
+            remedy="1 to 200 printable characters, not starting with '-'",
+        )
     return name
 
 

@@ -76,7 +76,9 @@ def resume(session: Session, state: State, cluster: Cluster, task: Task | None) 
     session.phase(f"taking up the launch of {cluster.name!r} that was cut short")
     offer = cluster.offer
     if offer is None:
-        raise UsageError(f"cluster {cluster.name!r} has no record of its offer", remedy=f"sky down {cluster.name}")
+        raise UsageError(
+            f"cluster {cluster.name!r} has no record of its offer", remedy=f"sky down {cluster.name}"
+        )
     spec = LaunchSpec(
         cluster_id=cluster.id,
         cluster_name=cluster.name,
@@ -169,7 +171,9 @@ def status_of(session: Session, cluster: Cluster) -> tuple[ClusterStatus, str, b
     )
     if not found:
         return ClusterStatus.ENDED, "nothing of it exists any more", False
-    reasons = "; ".join(dict.fromkeys(s.reason for s in found if s.reason and s.state != InstanceState.RUNNING))
+    reasons = "; ".join(
+        dict.fromkeys(s.reason for s in found if s.reason and s.state != InstanceState.RUNNING)
+    )
     states = {status.state for status in found}
     if states == {InstanceState.RUNNING} and len(found) >= cluster.num_nodes:
         return (ClusterStatus.UP if cluster.hosts else ClusterStatus.INIT), "", True

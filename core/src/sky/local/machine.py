@@ -37,7 +37,9 @@ def feasible(ctx: Context, request: Request) -> Feasibility:
     price = float(ctx.config.get("price_usd_per_hour", 0))
     limit = request.max_price_usd_per_hour
     if limit is not None and price * request.num_nodes > limit:
-        rejections.append(_no("price", f"costs ${price:g} an hour, over max_hourly_cost", f"max_hourly_cost: {price:g}"))
+        rejections.append(
+            _no("price", f"costs ${price:g} an hour, over max_hourly_cost", f"max_hourly_cost: {price:g}")
+        )
     if rejections:
         return Feasibility(rejections=tuple(rejections))
     offer = Offer(
@@ -104,5 +106,7 @@ def accelerators() -> dict[str, int]:
         return {}
     query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     done = subprocess.run(query, capture_output=True, text=True, timeout=10, check=False)
-    names = [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
+    names = (
+        [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
+    )
     return {name: names.count(name) for name in dict.fromkeys(names)}

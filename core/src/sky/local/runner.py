@@ -24,7 +24,7 @@ def run(
     process = _start(host, command, stdin is not None)
     feeder = _Feeder(process, stdin) if stdin is not None else None
     try:
-        _pump(ctx, process, stdout, stderr, feeder)
+        _pump(ctx, host, process, stdout, stderr)
     except BaseException:
         _end(process)
         raise
@@ -102,8 +102,8 @@ class _Feeder:
 
     def _read(self) -> bytes:
         try:
-            read = getattr(self._stdin, "read1", self._stdin.read)
-            return read(_CHUNK)  # type: ignore[no-any-return]
+            chunk: bytes = getattr(self._stdin, "read1", self._stdin.read)(_CHUNK)
+            return chunk
         except Exception as error:  # noqa: BLE001 - raised unchanged by `run`
             self.error = error
             _signal(self._process, signal.SIGTERM)
@@ -111,7 +111,7 @@ class _Feeder:
 
 
 def _pump(
-    ctx: Context, process: subprocess.Popen[bytes], stdout: BinaryIO, stderr: BinaryIO, feeder: _Feeder | None
+    ctx: Context, host: Host, process: subprocess.Popen[bytes], stdout: BinaryIO, stderr: BinaryIO
 ) -> None:
     """Copy both outputs until the program has ended and what it wrote is read."""
     assert process.stdout is not None and process.stderr is not None
@@ -127,7 +127,7 @@ def _pump(
             while True:
                 left = None if ctx.deadline is None else ctx.deadline - time.monotonic()
                 if left is not None and left <= 0:
-                    raise TimedOut(f"{os.path.basename(process.args[0])} ran longer than allowed")  # type: ignore[index]  # noqa: E501, PTH119
+                    raise TimedOut(f"{host.name}: the command ran longer than allowed")
                 ready = [key.fd for key, _ in selector.select(left)]
                 if ctx.cancel.cancelled:
                     raise Cancelled("cancelled")

@@ -83,7 +83,7 @@ class Engine:
             self._take_up(stream, out, on_state)
         return stream
 
-    def list(self) -> list[tuple[JobStatus, str]]:
+    def jobs(self) -> list[tuple[JobStatus, str]]:
         """Every job, oldest first, and its directory on the host."""
         out = io.BytesIO()
         self._simple(out, "list")

@@ -56,17 +56,17 @@ class NativeEngine:
         self._follow(stream, sink, follow, on_state)
         return stream
 
-    def list(self) -> list[tuple[JobStatus, str]]:
+    def jobs(self) -> list[tuple[JobStatus, str]]:
         found: list[JobStatus] = list(self._call("sky_query_jobs", references=None))
         return [(status, "") for status in found]
 
     def cancel(self, which: str) -> list[tuple[str, str]]:
-        before = {status.id: status for status, _ in self.list()}
+        before = {status.id: status for status, _ in self.jobs()}
         wanted = [i for i, s in before.items() if not s.state.final] if which == "all" else [which]
         for job_id in wanted:
             if job_id in before:
                 self._call("sky_cancel_job", reference=before[job_id].reference or JobReference(id=job_id))
-        after = {status.id: status for status, _ in self.list()}
+        after = {status.id: status for status, _ in self.jobs()}
         return [(i, after[i].state if i in after else "unknown") for i in wanted]
 
     # ---------------------------------------------------------------------------------------------------

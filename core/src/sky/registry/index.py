@@ -16,7 +16,12 @@ from typing import Any
 
 from sky import paths
 
-GROUPS = {"cloud": "sky.clouds", "runner": "sky.runners", "observer": "sky.observers", "command": "sky.commands"}
+GROUPS = {
+    "cloud": "sky.clouds",
+    "runner": "sky.runners",
+    "observer": "sky.observers",
+    "command": "sky.commands",
+}
 _FORMAT = 1
 
 
@@ -95,15 +100,15 @@ def _digest(text: str) -> str:
 
 
 def _discover() -> Iterable[Entry]:
-    from importlib.metadata import entry_points
+    from importlib.metadata import EntryPoint, entry_points
 
     from stevedore import NamedExtensionManager
 
-    class Fresh(NamedExtensionManager):
+    class Fresh(NamedExtensionManager[object]):
         """stevedore, without its cache: that packs mtimes as 32-bit floats, so that a distribution
         re-installed within two minutes keeps its old entry points (stevedore 5.10)."""
 
-        def list_entry_points(self) -> list[object]:
+        def list_entry_points(self) -> list[EntryPoint]:
             return list(entry_points(group=self.namespace))
 
     seen = set()

@@ -38,7 +38,7 @@ class Observers:
                 plugin.hook.sky_event(event=event)
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - reported, and may stop nothing
                 self._report(plugin.name, error)
 
     def hook_called(self, entry: Entry, hook: str, started: float, ended: float, outcome: str) -> None:
@@ -81,4 +81,6 @@ class Observers:
     def _report(self, name: str, error: BaseException) -> None:
         if name not in self._told:
             self._told.add(name)
-            sys.stderr.write(f"sky: observer {name!r} failed and is ignored: {type(error).__name__}: {error}\n")
+            sys.stderr.write(
+                f"sky: observer {name!r} failed and is ignored: {type(error).__name__}: {error}\n"
+            )

@@ -28,23 +28,20 @@ if TYPE_CHECKING:
 
 SLOW_IMPORT_SECONDS = 0.25
 
-HOOKS_OF_KIND = {
-    "cloud": (
-        "sky_cloud_info sky_config_schema sky_check_credentials sky_identity sky_credential_fingerprint "
-        "sky_catalog sky_feasible sky_bootstrap sky_run_instances sky_wait_instances sky_query_instances "
-        "sky_cluster_hosts sky_list_clusters sky_stop_instances sky_terminate_instances sky_classify_error"
-    ).split(),
-    "runner": (
-        "sky_config_schema sky_run sky_rsync sky_shell sky_forward sky_disconnect sky_submit_job "
-        "sky_query_jobs sky_cancel_job sky_classify_error"
-    ).split(),
-    "observer": ["sky_task_policy", "sky_event"],
-}
+HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("sky_"))
+
 REQUIRED_HOOKS = {
-    "cloud": (
-        "sky_cloud_info sky_check_credentials sky_feasible sky_run_instances sky_wait_instances "
-        "sky_query_instances sky_cluster_hosts sky_list_clusters sky_terminate_instances"
-    ).split(),
+    "cloud": [
+        "sky_cloud_info",
+        "sky_check_credentials",
+        "sky_feasible",
+        "sky_run_instances",
+        "sky_wait_instances",
+        "sky_query_instances",
+        "sky_cluster_hosts",
+        "sky_list_clusters",
+        "sky_terminate_instances",
+    ],
     "runner": ["sky_run", "sky_rsync"],
     "observer": [],
 }
@@ -101,7 +98,9 @@ class Plugin:
             diagnosis = self.hook.sky_classify_error(ctx=ctx, error=error)
         return PluginError(
             f"{self.entry.dist or self.name}: {hook} failed: {type(error).__name__}: {error}",
-            remedy=diagnosis.remedy if diagnosis else f"see the traceback with SKY_DEBUG=1, or: sky plugins disable {self.name}",
+            remedy=diagnosis.remedy
+            if diagnosis
+            else f"see the traceback with SKY_DEBUG=1, or: sky plugins disable {self.name}",
         )
 
 
@@ -168,12 +167,12 @@ class Registry:
             raise LoadFailure("disabled", f"{kind} {name!r} is disabled", f"sky plugins enable {name}")
         plugin, seconds = _import(entry)
         manager = _manage(entry, plugin)
-        implemented = frozenset(
-            hook for hook in HOOKS_OF_KIND[kind] if getattr(manager.hook, hook).get_hookimpls()
-        )
+        implemented = frozenset(hook for hook in HOOKS if getattr(manager.hook, hook).get_hookimpls())
         missing = [hook for hook in REQUIRED_HOOKS[kind] if hook not in implemented]
         if missing:
-            raise LoadFailure("invalid", f"{entry.dist}: {name} lacks {', '.join(missing)}", f"upgrade {entry.dist}")
+            raise LoadFailure(
+                "invalid", f"{entry.dist}: {name} lacks {', '.join(missing)}", f"upgrade {entry.dist}"
+            )
         observers = Observers(()) if kind == "observer" else self.observers()
         api: tuple[int, int] = plugin.api  # type: ignore[attr-defined]
         return Plugin(entry, manager.hook, implemented, seconds, api, observers)
@@ -239,7 +238,9 @@ def _import(entry: index.Entry) -> tuple[object, float]:
         with contextlib.redirect_stdout(sys.stderr):
             target = getattr(importlib.import_module(module_name), attribute)
             if not isinstance(target, type):
-                raise LoadFailure("invalid", f"{entry.dist}: {entry.value} is not a class", f"upgrade {entry.dist}")
+                raise LoadFailure(
+                    "invalid", f"{entry.dist}: {entry.value} is not a class", f"upgrade {entry.dist}"
+                )
             _check_api(entry, getattr(target, "api", None))
             plugin = target()
     except (KeyboardInterrupt, LoadFailure):
@@ -259,7 +260,9 @@ def _import(entry: index.Entry) -> tuple[object, float]:
 def _check_api(entry: index.Entry, declared: object) -> None:
     major, minor = hookspecs.API_VERSION
     if not (isinstance(declared, tuple) and len(declared) == 2):
-        raise LoadFailure("invalid", f"{entry.dist}: declares no `api = ({major}, {minor})`", f"upgrade {entry.dist}")
+        raise LoadFailure(
+            "invalid", f"{entry.dist}: declares no `api = ({major}, {minor})`", f"upgrade {entry.dist}"
+        )
     if declared[0] != major or declared[1] > minor:
         newer = declared > hookspecs.API_VERSION
         raise LoadFailure(
@@ -277,10 +280,11 @@ def _manage(entry: index.Entry, plugin: object) -> pluggy.PluginManager:
         # A misspelt hook is accepted silently until it's asked for.
         manager.check_pending()
     except pluggy.PluginValidationError as error:
-        raise LoadFailure("invalid", f"{entry.dist}: {_first_line(error)}", f"upgrade {entry.dist}") from error
+        raise LoadFailure(
+            "invalid", f"{entry.dist}: {_first_line(error)}", f"upgrade {entry.dist}"
+        ) from error
     return manager
 
 
 def _first_line(error: Exception) -> str:
     return " ".join(str(error).split())
-

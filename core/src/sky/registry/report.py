@@ -59,9 +59,7 @@ def _row(registry: plugins.Registry, entry: index.Entry, load: bool) -> Row:
         api="{}.{}".format(*plugin.api),
         import_ms=round(plugin.import_seconds * 1000, 1),
         hooks=tuple(sorted(plugin.hooks)),
-        problem=f"importing it takes {plugin.import_seconds * 1000:.0f} ms, over {plugins.SLOW_IMPORT_SECONDS * 1000:.0f}"
-        if slow
-        else "",
+        problem=f"importing it takes {plugin.import_seconds * 1000:.0f} ms" if slow else "",
         remedy=f"tell the authors of {entry.dist}: SDKs are imported inside the hooks" if slow else "",
     )
 

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sky import paths
@@ -100,7 +101,11 @@ class State:
             from difflib import get_close_matches
 
             near = get_close_matches(name, names, 1)
-            hint = f"did you mean {near[0]!r}?" if near else "sky status lists clusters; --rebuild finds lost ones"
+            hint = (
+                f"did you mean {near[0]!r}?"
+                if near
+                else "sky status lists clusters; --rebuild finds lost ones"
+            )
             raise UsageError(f"no cluster named {name!r}", remedy=hint)
         return found
 
@@ -111,7 +116,9 @@ class State:
         rows = self.connection.execute("SELECT * FROM clusters ORDER BY created_at DESC, name")
         return [_cluster(row) for row in rows]
 
-    def add(self, name: str, cluster_id: str, cloud: str, spec: Mapping[str, Any], identity: str, use: str) -> None:
+    def add(
+        self, name: str, cluster_id: str, cloud: str, spec: Mapping[str, Any], identity: str, use: str
+    ) -> None:
         """Write the row that makes a cluster ours, before anything is asked of its cloud."""
         now = time.time()
         try:
@@ -188,8 +195,9 @@ def locked(name: str, cancel: CancelToken, tell: Any) -> Iterator[None]:
                     tell(os.pread(fd, 4096, 0).decode("utf-8", "replace").strip() or "another command")
                 cancel.wait(0.1)
                 cancel.check()
+        command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]])
         os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.path.basename(sys.argv[0])} {sys.argv[1] if len(sys.argv) > 1 else ''} (pid {os.getpid()})".encode(), 0)  # noqa: E501, PTH119
+        os.pwrite(fd, f"{command} (pid {os.getpid()})".encode(), 0)
         yield
     finally:
         os.close(fd)
