@@ -71,6 +71,21 @@ def test_devices_are_asked_for_by_resource_label_and_toleration() -> None:
     assert len(terms["nodeSelectorTerms"]) == 2, "either label will do"
 
 
+def test_an_affinity_of_pod_config_holds_beside_the_kind_of_device() -> None:
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    zones = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [z]}]} for z in "ab"]
+    spec = make(
+        offer_spec={
+            "accelerator_resource": "nvidia.com/gpu",
+            "accelerator_count": "2",
+            "accelerator_labels": '{"gke": ["nvidia-l4"]}',
+        },
+        pod_config={"spec": {"affinity": {"nodeAffinity": {required: {"nodeSelectorTerms": zones}}}}},
+    )["spec"]
+    terms = spec["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"]
+    assert [[e["key"] for e in term["matchExpressions"]] for term in terms] == [["zone", "gke"]] * 2
+
+
 @pytest.mark.parametrize(
     ("image_id", "image"),
     [

@@ -65,8 +65,9 @@ def config_schema() -> Mapping[str, Any]:
         "type": "object",
         "properties": {
             "allowed_contexts": {
-                "oneOf": [{"const": "all"}, {"type": "array", "items": {"type": "string"}}],
-                "description": "Contexts that may be used; default: the current one.",
+                "type": ["array", "string"],
+                "items": {"type": "string"},
+                "description": "Contexts that may be used, or `all`; default: the current one.",
             },
             **_PER_CONTEXT,
             "context_configs": {

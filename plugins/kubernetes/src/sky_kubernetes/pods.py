@@ -101,8 +101,9 @@ def pod_spec(offer: Offer, image_id: str | None, settings: Settings) -> dict[str
     if device:
         # Nodes with devices are often kept free of other pods by a taint of the same name.
         spec["tolerations"] = [{"key": device, "operator": "Exists", "effect": "NoSchedule"}]
-        spec["affinity"] = _affinity(json.loads(offer.spec.get("accelerator_labels", "{}")))
     spec = merged(spec, settings.pod_config.get("spec") or {})
+    if device:
+        spec = _on_nodes_with(spec, json.loads(offer.spec.get("accelerator_labels", "{}")))
     spec["restartPolicy"] = "Never"
     _check(spec)
     return spec
@@ -121,14 +122,19 @@ def _resources(offer_spec: Mapping[str, str]) -> dict[str, Any]:
     return {"requests": requests, "limits": limits}
 
 
-def _affinity(values_by_label: Mapping[str, list[str]]) -> dict[str, Any]:
+def _on_nodes_with(spec: Mapping[str, Any], values_by_label: Mapping[str, list[str]]) -> dict[str, Any]:
+    """`spec` kept to nodes with any of these labels, on top of what `pod_config` already keeps it to."""
+    ours = [{"key": key, "operator": "In", "values": values} for key, values in values_by_label.items()]
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    theirs = (affinity.get(required) or {}).get("nodeSelectorTerms") or [{}]
+    # Terms are alternatives and expressions within one hold together, so both hold in each pair of them.
     terms = [
-        {"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}
-        for key, values in values_by_label.items()
+        {**term, "matchExpressions": [*(term.get("matchExpressions") or ()), expression]}
+        for term in theirs
+        for expression in ours
     ]
-    if not terms:
-        return {}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    return merged(spec, {"affinity": {"nodeAffinity": {required: {"nodeSelectorTerms": terms}}}})
 
 
 def _check(spec: Mapping[str, Any]) -> None:

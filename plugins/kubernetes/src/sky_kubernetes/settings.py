@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sky.api import Context
+from sky.api import Context, UsageError
 from sky_kubernetes import kubeconfig
 from sky_kubernetes.about import DEFAULT_IMAGE
 from sky_kubernetes.merge import merged
@@ -61,6 +61,8 @@ def allowed_contexts(ctx: Context, config: kubeconfig.Kubeconfig) -> tuple[str, 
     allowed = ctx.config.get("allowed_contexts")
     if allowed == "all":
         return tuple(sorted(config.contexts))
+    if isinstance(allowed, str):
+        return (allowed,)
     if allowed is not None:
         return tuple(dict.fromkeys(str(name) for name in allowed))
     return (config.context().name,)
@@ -102,8 +104,12 @@ def _timeout(configured: float | None, autoscaler: str | None) -> float | None:
 def _pricing(section: Mapping[str, Any]) -> Pricing:
     from sky_kubernetes.accelerators import canonical
 
-    return Pricing(
+    accelerators = section.get("accelerators") or {}
+    pricing = Pricing(
         cpu=float(section.get("cpu") or 0),
         memory=float(section.get("memory") or 0),
-        accelerators={canonical(k): float(v) for k, v in (section.get("accelerators") or {}).items()},
+        accelerators={canonical(kind): float(price) for kind, price in accelerators.items()},
     )
+    if min(pricing.cpu, pricing.memory, *pricing.accelerators.values()) < 0:
+        raise UsageError("kubernetes.pricing: a price is below zero")
+    return pricing

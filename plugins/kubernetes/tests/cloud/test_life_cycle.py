@@ -54,7 +54,7 @@ def test_two_launches_of_one_cluster_make_one(lab: Any) -> None:
 def test_a_pod_that_ended_is_replaced_and_one_that_is_not_ours_is_not(lab: Any, eventually: Any) -> None:
     allocation = lab.up()
     (first,) = cloud.cluster_hosts(lab.ctx(), allocation)
-    lab.sh(allocation, "kill -TERM 1")
+    lab.end(allocation)
     eventually(lambda: cloud.query_instances(lab.ctx(), allocation)[0].state is InstanceState.ENDED)
     again = lab.start(lab.spec(cluster_id=allocation.id))
     cloud.wait_instances(lab.ctx(), again)
@@ -103,7 +103,7 @@ def test_clusters_are_found_by_tags_alone_with_names_unchanged(lab: Any) -> None
 
 def test_a_cluster_that_ended_by_itself_is_listed_until_given_back(lab: Any, eventually: Any) -> None:
     allocation = lab.up(tags={"only": "this-one"})
-    lab.sh(allocation, "kill -TERM 1")
+    lab.end(allocation)
     eventually(lambda: cloud.query_instances(lab.ctx(), allocation)[0].state is InstanceState.ENDED)
     assert cloud.list_clusters(lab.ctx(), {"only": "this-one"}) == [allocation]
     cloud.terminate_instances(lab.ctx(), allocation)
@@ -167,7 +167,7 @@ def test_any_user_a_read_only_root_and_a_sidecar_will_do(lab: Any, eventually: A
     lab.sh(allocation, "echo for the collector >/proc/1/fd/1")
     logs = lab.cluster.kubectl("logs", f"{allocation.id}-0", "-c", "sky")
     assert logs == "for the collector\n"
-    lab.sh(allocation, "kill -TERM 1")
+    lab.end(allocation)
     eventually(lambda: cloud.query_instances(lab.ctx(), allocation)[0].state is InstanceState.ENDED)
 
 

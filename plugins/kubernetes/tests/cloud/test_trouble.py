@@ -76,6 +76,15 @@ def test_out_of_memory_is_named(lab: Any, eventually: Any) -> None:
         cloud.wait_instances(lab.ctx(), allocation)
 
 
+def test_a_pod_that_outlived_an_oom_kill_and_ended_well_has_not_failed(lab: Any, eventually: Any) -> None:
+    allocation = lab.up({"image": DEBIAN})
+    assert "killed" in lab.sh(allocation, "python3 -c 'x = b\"x\" * (2 << 30)' || echo killed")
+    lab.end(allocation)
+    ended = InstanceState.ENDED
+    eventually(lambda: cloud.query_instances(lab.ctx(), allocation)[0].state is ended)
+    assert "OOMKilled" in cloud.query_instances(lab.ctx(), allocation)[0].reason
+
+
 def test_a_pod_that_fills_its_disk_is_evicted_by_name(lab: Any, eventually: Any) -> None:
     limit = {"resources": {"limits": {"ephemeral-storage": "8Mi"}}}
     allocation = lab.up(main(**limit))
