@@ -13,18 +13,14 @@ from sky.api import (
     Accelerator,
     Allocation,
     Context,
-    Feasibility,
     Host,
     InstanceState,
     InstanceStatus,
     NotPermitted,
     NotYet,
     Offer,
-    Rejection,
-    Request,
-    SkyError,
 )
-from sky_kubernetes import api_client, feasibility, labels, parallel, pinned
+from sky_kubernetes import api_client, labels, parallel, pinned
 from sky_kubernetes.access import check_credentials, identity
 from sky_kubernetes.creation import run_instances
 from sky_kubernetes.merge import MAIN_CONTAINER
@@ -33,6 +29,7 @@ from sky_kubernetes.pods import WORK_DIR
 from sky_kubernetes.rejections import CLOUD
 from sky_kubernetes.settings import allowed_contexts, load_kubeconfig, settings
 from sky_kubernetes.status import judge, ready
+from sky_kubernetes.survey import feasible
 from sky_kubernetes.waiting import wait_instances
 
 __all__ = [
@@ -48,60 +45,7 @@ __all__ = [
 ]
 
 TRANSPORT = "kubernetes"
-_FEASIBLE_SECONDS = 5.0
 _LIST_SECONDS = 10.0
-_UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
-
-
-# --- can ---------------------------------------------------------------------------------------------
-
-
-def feasible(ctx: Context, request: Request) -> Feasibility:
-    """Offers and rejections of every allowed context; one that gives no answer in time is a rejection."""
-    refusals = feasibility.refuse(request)
-    if refusals:
-        return Feasibility(rejections=tuple(refusals))
-    names: Sequence[str] = allowed_contexts(ctx, load_kubeconfig(ctx))
-    if request.region is not None:
-        if request.region not in names:
-            reason = "isn't an allowed context (kubernetes.allowed_contexts; by default the current one)"
-            return Feasibility(rejections=(_context_rejection(request.region, "context", reason, names),))
-        names = (request.region,)
-    answers = parallel.each(ctx, names, functools.partial(_survey, request), _FEASIBLE_SECONDS)
-    offers: list[Offer] = []
-    rejections: list[Rejection] = []
-    for name, answer in answers.items():
-        if isinstance(answer, SkyError):
-            reason = "; ".join(filter(None, (answer.message, answer.remedy)))
-            rejections.append(_context_rejection(name, answer.kind, reason))
-        else:
-            offers += answer.offers
-            rejections += answer.rejections
-    if not names:
-        rejections.append(_context_rejection(CLOUD, "context", "no context is allowed"))
-    offers.sort(key=lambda offer: offer.price_usd_per_hour)
-    return Feasibility(offers=tuple(offers), rejections=tuple(rejections))
-
-
-def _survey(request: Request, ctx: Context, name: str) -> Feasibility:
-    ref = load_kubeconfig(ctx).context(name)
-    with api_client.connect(ctx, name) as api:
-        nodes, pods = parallel.together(
-            lambda: _list_if_permitted(api, "/api/v1/nodes"),
-            lambda: _list_if_permitted(api, "/api/v1/pods", fieldSelector=_UNFINISHED),
-        )
-    return feasibility.answer(settings(ctx, ref), request, nodes, pods)
-
-
-def _list_if_permitted(api: api_client.Api, path: str, **query: object) -> list[dict[str, Any]] | None:
-    try:
-        return list(api.list_all(path, **query)["items"])
-    except NotPermitted:
-        return None
-
-
-def _context_rejection(subject: str, rule: str, reason: str, near: Sequence[str] = ()) -> Rejection:
-    return Rejection(cloud=CLOUD, subject=subject, rule=rule, reason=reason, near_misses=tuple(near))
 
 
 # --- look --------------------------------------------------------------------------------------------

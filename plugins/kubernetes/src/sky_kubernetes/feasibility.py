@@ -18,7 +18,7 @@ from sky_kubernetes.settings import Settings
 from sky_kubernetes.sizes import Refused, Size, candidates
 
 NODES_UNKNOWN = "capacity unknown: may not list nodes"
-PODS_UNKNOWN = "what other pods use is unknown: may not list them"
+PODS_UNKNOWN = "what other pods use is unknown: they may not be listed, or not in time"
 
 
 def refuse(request: Request) -> list[Rejection]:

@@ -100,6 +100,23 @@ def test_a_dead_or_silent_allowed_context_is_a_rejection_and_the_others_answer(
     assert status.details[1] == "live: ok"
 
 
+def test_pods_that_take_too_long_to_list_leave_an_offer_that_says_so(lab: Any, stub: StubServer) -> None:
+    amounts = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+    ready = {"allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
+    nodes = {"metadata": {}, "items": [{"metadata": {"name": "n1"}, "spec": {}, "status": ready}]}
+    never = threading.Event()
+
+    def slow(_: object) -> tuple[int, Any]:
+        never.wait(20)
+        return 200, {"metadata": {}, "items": []}
+
+    stub.answers["GET", "/api/v1/nodes"] = (200, nodes)
+    stub.answers["GET", "/api/v1/pods"] = slow
+    (offer,) = cloud.feasible(lab.ctx(), Request()).offers
+    never.set()
+    assert "not in time" in offer.note
+
+
 def test_listing_raises_rather_than_answering_in_part(lab: Any, kubeconfig: Kubeconfig, server: str) -> None:
     kubeconfig.write("live", dead=DEAD, live=server)
     with pytest.raises(Unreachable, match="dead"):
