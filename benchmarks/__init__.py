@@ -1,0 +1,1 @@
+"""Every speed figure that the documentation quotes, as a command: `make bench`."""
