@@ -147,11 +147,13 @@ def entry() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL) if _reader_may_leave() else None
     code = run(sys.argv[1:])
     # Late daemon threads are not waited for, and nothing of ours runs at exit: files are closed by now.
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            code = code or 125
+    from sky.cli import output
+
+    try:
+        sys.stdout.flush()
+        output.flush()
+    except OSError:
+        code = code or 125
     os._exit(code)
 
 

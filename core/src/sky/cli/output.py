@@ -29,10 +29,30 @@ def claim_stdout(as_json: bool) -> None:
 
 
 def data_stream() -> BinaryIO:
-    """Where a job's bytes go: stdout; with -o json stderr, as stdout is for the document alone."""
-    sys.stderr.flush()
+    """Where a job's bytes go, each chunk at once: stdout; with -o json stderr, as stdout is for the document."""
+    flush()
+    return _AtOnce(sys.stderr.buffer if _as_json else _stdout.buffer)  # type: ignore[return-value]
+
+
+class _AtOnce:
+    """A stream without a buffer of its own: a job's line is seen when it's printed, also through a pipe."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def write(self, data: bytes) -> int:
+        written = self._stream.write(data)
+        self._stream.flush()
+        return written
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+def flush() -> None:
+    """Hand on what was written to either output. Raises `OSError` when nobody can take it."""
     _stdout.flush()
-    return sys.stderr.buffer if _as_json else _stdout.buffer
+    sys.stderr.flush()
 
 
 def line(text: str = "") -> None:
