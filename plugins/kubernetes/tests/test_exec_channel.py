@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import time
 
 import pytest
@@ -67,6 +68,7 @@ def test_pump_leaves_what_it_was_not_asked_for() -> None:
         pump = StdinPump(source, 100)
         pump.stop()
         os.write(write, b"for the next")
+        assert select.select([read], [], [], 5)[0], "something has eaten it"
         assert os.read(read, 100) == b"for the next"
     os.close(write)
 

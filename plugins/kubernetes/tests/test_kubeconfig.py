@@ -102,9 +102,11 @@ def test_non_ascii_before_a_secret_does_not_shift_it(tmp_path: Path) -> None:
 def test_changed_server_is_seen_at_once(tmp_path: Path) -> None:
     """A cluster made anew under the same name: the next call must not use the old address."""
     path = tmp_path / "config"
-    for server in ("https://one:1", "https://two:1"):
+    for seconds_ago, server in ((90, "https://one:1"), (60, "https://two:1"), (0, "https://six:1")):
         write_kubeconfig(path, server)
-        assert load([str(path)], directory=tmp_path / "d").context().server == server
+        os.utime(path, (time.time() - seconds_ago,) * 2)
+        for _ in range(2):
+            assert load([str(path)], directory=tmp_path / "d").context().server == server
 
 
 def test_file_replaced_while_in_use_is_no_wrong_secret(tmp_path: Path) -> None:

@@ -311,8 +311,10 @@ def test_error_of_the_callers_streams_is_raised_and_ends_the_program(
 
 
 def test_background_process_lives_on(stub: StubServer, make_context: MakeContext) -> None:
+    runs = remember(stub)
     ran = sh(make_context(seconds=10), "sleep 30 >/dev/null 2>&1 & echo $!")
     pid = int(ran.out.getvalue())
+    wait_until(lambda: ended(runs[0]))
     os.kill(pid, 0)
     os.kill(pid, 9)
 
