@@ -92,15 +92,20 @@ class MarkReader:
         self._held = b""
         while (start := data.find(self._mark)) >= 0:
             tail = start + len(self._mark)
-            end = data.find(b"\n", tail, tail + self._MOST)
-            if end < 0:
-                self._emit(data[:start])
+            rest = data[tail : tail + self._MOST]
+            told, newline, _ = rest.partition(b"\n")
+            unlike = bool(rest) and rest[:1] not in b":@"
+            if unlike or (not newline and len(rest) == self._MOST):
+                self._emit(data[: start + 1])  # only looks like one
+                data = data[start + 1 :]
+                continue
+            self._emit(data[:start])
+            if not newline:
                 self._held = data[start:]
                 return
-            self._emit(data[:start])
-            kind, value = data[tail : tail + 1], data[tail + 1 : end].decode("ascii", "replace")
-            data = data[end + 1 :]
-            if kind == b":":
+            data = data[tail + len(told) + 1 :]
+            value = told[1:].decode("ascii", "replace")
+            if told[:1] == b":":
                 self.result = value
                 return
             if value.isdigit():
