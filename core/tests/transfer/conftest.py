@@ -1,5 +1,7 @@
 """A host made of a directory and a PATH: real processes, run with the semantics of `sky_run`."""
 
+# Paths are bytes here, for a name need not be text; pathlib has none.
+# ruff: noqa: PTH115, PTH118, PTH208
 from __future__ import annotations
 
 import hashlib
@@ -8,6 +10,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,12 +20,38 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from sky.api import Cache, Cancelled, CancelToken, Command, ConnectionLost, Context, Event, Host, Transfer
-from sky.api import TimedOut, TransferResult, transfer_over
+
+from sky.api import (
+    Cache,
+    Cancelled,
+    CancelToken,
+    Command,
+    ConnectionLost,
+    Context,
+    Event,
+    Host,
+    TimedOut,
+    Transfer,
+    TransferResult,
+    transfer_over,
+)
 
 SMALL_TOOLS = (
-    "sh cat chmod dd find head ln mkdir mv readlink rm rmdir stat tar touch sleep true kill"
-).split()  # fmt: skip
+    "sh",
+    "cat",
+    "chmod",
+    "dd",
+    "find",
+    "head",
+    "ln",
+    "mkdir",
+    "mv",
+    "readlink",
+    "rm",
+    "rmdir",
+    "stat",
+)
+SMALL_TOOLS += ("tar", "touch")
 
 Tree = Mapping[str, tuple[object, ...]]
 
@@ -53,13 +82,20 @@ class FakeHost:
     home: Path
     path: Path
     runs: int = 0
+    user: int | None = None
     cut_after: tuple[str, int] | None = None
     before_run: Callable[[Command], None] | None = None
     on_bytes: Callable[[str, int], None] | None = None
     commands: list[Command] = field(default_factory=list)
 
     def run(
-        self, ctx: Context, host: Host, command: Command, stdin: BinaryIO | None, stdout: BinaryIO, stderr: BinaryIO
+        self,
+        ctx: Context,
+        host: Host,
+        command: Command,
+        stdin: BinaryIO | None,
+        stdout: BinaryIO,
+        stderr: BinaryIO,
     ) -> int:
         self.runs += 1
         self.commands.append(command)
@@ -74,6 +110,7 @@ class FakeHost:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
+            user=self.user,
             process_group=0,
         )
         failures: list[BaseException] = []
@@ -106,7 +143,7 @@ class FakeHost:
                     process.stdin.close()
             except BrokenPipeError:
                 pass
-            except BaseException as error:
+            except Exception as error:  # noqa: BLE001 - all is raised again, by `run`
                 failures.append(error)
                 end()
 
@@ -114,9 +151,10 @@ class FakeHost:
             try:
                 while data := source.read(65536):
                     if way == "out" and count("out", len(data)):
+                        source.close()
                         return
                     sink.write(data)
-            except BaseException as error:
+            except Exception as error:  # noqa: BLE001 - all is raised again, by `run`
                 failures.append(error)
                 end()
 
@@ -163,7 +201,9 @@ class World:
     events: list[Event]
     ctx: Context
 
-    def move(self, direction: str, source: str | Path, target: str | Path, **options: object) -> TransferResult:
+    def move(
+        self, direction: str, source: str | Path, target: str | Path, **options: object
+    ) -> TransferResult:
         transfer = Transfer(direction=direction, source=str(source), target=str(target), **options)  # type: ignore[arg-type]
         where = Host(transport="fake", address={"home": str(self.host.home)})
         result = transfer_over(self.host.run, self.ctx, where, transfer)
@@ -179,9 +219,12 @@ class World:
 
 
 @pytest.fixture(scope="session")
-def userlands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def userlands(request: pytest.FixtureRequest) -> dict[str, Path]:
     """Directories for PATH: GNU's tools with dash, or Busybox; with rsync, with tar alone, or with neither."""
-    base = tmp_path_factory.mktemp("userlands")
+    # Not below pytest's own directory, which another user may not enter.
+    base = Path(tempfile.mkdtemp(prefix="sky-userlands-"))
+    base.chmod(0o755)
+    request.addfinalizer(lambda: shutil.rmtree(base))
     busybox = shutil.which("busybox") or pytest.fail("the tests need busybox (busybox-static)")
     rsync = shutil.which("rsync") or pytest.fail("the tests need rsync")
     content = Path(busybox).read_bytes()

@@ -3,6 +3,8 @@
 Both begin when all content is staged in the target's root: each file then takes its place by one rename.
 """
 
+# Paths are bytes here, for a name need not be text; pathlib has none.
+# ruff: noqa: PTH101, PTH103, PTH104, PTH106, PTH108, PTH112, PTH114, PTH118, PTH208, PTH211
 from __future__ import annotations
 
 import itertools
@@ -106,31 +108,31 @@ def apply_here(plan: Plan, root: bytes, staged: Mapping[bytes, bytes]) -> None:
     """
 
     def at(path: bytes) -> bytes:
-        return os.path.join(root, path)  # noqa: PTH118
+        return os.path.join(root, path)
 
     for path in plan.unlock:
-        os.chmod(at(path), stat.S_IMODE(os.lstat(at(path)).st_mode) | 0o700)  # noqa: PTH101
+        os.chmod(at(path), stat.S_IMODE(os.lstat(at(path)).st_mode) | 0o700)
     for path in plan.remove:
         _remove(at(path))
     for path in plan.remove_if_empty:
-        if not os.listdir(at(path)):  # noqa: PTH208
-            os.rmdir(at(path))  # noqa: PTH106
+        if not os.listdir(at(path)):
+            os.rmdir(at(path))
     for path in plan.make:
-        os.makedirs(at(path), exist_ok=True)  # noqa: PTH103
+        os.makedirs(at(path), exist_ok=True)
     for path in plan.files:
-        os.rename(staged[path], at(path))  # noqa: PTH104
+        os.rename(staged[path], at(path))
     for path in plan.links:
-        os.symlink(plan.source[path].link, at(path))  # noqa: PTH211
+        os.symlink(plan.source[path].link, at(path))
     for path in plan.modes:
-        os.chmod(at(path), plan.source[path].mode)  # noqa: PTH101
+        os.chmod(at(path), plan.source[path].mode)
     for path in plan.directories:
         os.utime(at(path), (plan.source[path].mtime,) * 2)
     for path in plan.directories:
-        os.chmod(at(path), plan.source[path].mode)  # noqa: PTH101
+        os.chmod(at(path), plan.source[path].mode)
 
 
 def _remove(path: bytes) -> None:
-    if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114
+    if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
     else:
-        os.unlink(path)  # noqa: PTH108
+        os.unlink(path)

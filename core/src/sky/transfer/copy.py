@@ -1,5 +1,7 @@
 """The ways without rsync: list both ends, compare here, move what differs as tar or as plain records."""
 
+# Paths are bytes here, for a name need not be text; pathlib has none.
+# ruff: noqa: PTH118
 from __future__ import annotations
 
 import os
@@ -59,7 +61,7 @@ def _down(run: Run, ctx: Context, host: Host, route: Route) -> TransferResult:
     else:
         directory, name = route.file_target()
         root = os.fsencode(directory)
-        final = route.at_local(os.path.join(root, os.fsencode(name)))  # noqa: PTH118
+        final = route.at_local(os.path.join(root, os.fsencode(name)))
         source = Listing("f", {os.fsencode(name): e for e in source.entries.values()}, source.programs)
     target = list_local(final)
     _check_kinds(source, target, os.fsdecode(final.local))
@@ -126,7 +128,7 @@ class Source:
     def open(self, path: bytes) -> Opened | None:
         """None if it is no more. Raises `TransferFailed`."""
         whole = self.plan.root is not None
-        name = os.path.join(self._route.local, path) if whole else os.path.realpath(self._route.local)  # noqa: PTH118
+        name = os.path.join(self._route.local, path) if whole else os.path.realpath(self._route.local)
         try:
             fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:

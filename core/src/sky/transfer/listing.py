@@ -1,5 +1,7 @@
 """What there is at either end of a transfer: one manifest of a local tree, one of a tree on a host."""
 
+# Paths are bytes here, for a name need not be text; pathlib has none.
+# ruff: noqa: PTH112, PTH115, PTH116, PTH118, PTH119
 from __future__ import annotations
 
 import io
@@ -58,18 +60,18 @@ class Listing:
 def list_local(route: Route) -> Listing:
     """Blocks. Raises `TransferFailed` with the first path that can't be read."""
     path = route.local
-    if os.path.isdir(path):  # noqa: PTH112
-        entries: dict[bytes, Entry] = {b"": _entry(path, os.stat(path))}  # noqa: PTH116
+    if os.path.isdir(path):
+        entries: dict[bytes, Entry] = {b"": _entry(path, os.stat(path))}
         _scan(route, path, b"", entries)
         return Listing("d", entries)
     try:
         # A link given as the source means what is behind it; as the target, the link itself.
-        status = os.stat(path) if route.up else os.lstat(path)  # noqa: PTH116
+        status = os.stat(path) if route.up else os.lstat(path)
     except FileNotFoundError:
         return Listing("n", {})
     except OSError as error:
         raise TransferFailed(f"{os.fsdecode(path)}: {error.strerror}") from error
-    return Listing("f", {os.path.basename(path): _entry(path, status)})  # noqa: PTH119
+    return Listing("f", {os.path.basename(path): _entry(path, status)})
 
 
 def _scan(route: Route, root: bytes, below: bytes, entries: dict[bytes, Entry]) -> None:
@@ -77,7 +79,7 @@ def _scan(route: Route, root: bytes, below: bytes, entries: dict[bytes, Entry]) 
     while pending:
         directory = pending.pop()
         try:
-            with os.scandir(os.path.join(root, directory)) as found:  # noqa: PTH118
+            with os.scandir(os.path.join(root, directory)) as found:
                 items = list(found)
         except FileNotFoundError:
             continue
@@ -96,7 +98,7 @@ def _scan(route: Route, root: bytes, below: bytes, entries: dict[bytes, Entry]) 
 
 
 def _entry(path: bytes, status: os.stat_result) -> Entry:
-    link = os.readlink(path) if stat.S_ISLNK(status.st_mode) else b""  # noqa: PTH115
+    link = os.readlink(path) if stat.S_ISLNK(status.st_mode) else b""
     return entry_of(status.st_mode, status.st_size, int(status.st_mtime_ns // 1_000_000_000), link)
 
 

@@ -1,5 +1,7 @@
 """Where a transfer starts and lands: `~`, trailing slashes and excludes, worked out before all else."""
 
+# Paths are bytes here, for a name need not be text; pathlib has none.
+# ruff: noqa: PTH109, PTH111, PTH116, PTH118
 from __future__ import annotations
 
 import hashlib
@@ -64,7 +66,7 @@ class Route:
             return
         name = os.fsdecode(self.local)
         try:
-            mode = os.stat(self.local).st_mode  # noqa: PTH116
+            mode = os.stat(self.local).st_mode
         except OSError as error:
             raise TransferFailed(f"{name}: {error.strerror}") from error
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
@@ -80,7 +82,7 @@ def plan_route(transfer: Transfer) -> Route:
     excludes = (os.fsencode(exclude).strip(b"/").removeprefix(b"./") for exclude in transfer.excludes)
     return Route(
         up=up,
-        local=os.fsencode(_strip(os.path.join(os.getcwd(), _expand_home(local)))),  # noqa: PTH109, PTH118
+        local=os.fsencode(_strip(os.path.join(os.getcwd(), _expand_home(local)))),
         remote=_remote(remote),
         name=_strip(transfer.source).rpartition("/")[2],
         inside=transfer.target.endswith("/"),
@@ -96,7 +98,7 @@ def _strip(path: str) -> str:
 def _expand_home(path: str) -> str:
     # Not expanduser: `~name` is a file's name here, as it is on the other side.
     if path == "~" or path.startswith("~/"):
-        return os.path.expanduser("~") + path[1:]  # noqa: PTH111
+        return os.path.expanduser("~") + path[1:]
     return path
 
 

@@ -6,6 +6,8 @@ puts the path there. So no shell and no version of rsync ever interprets a path,
 in the same round trip, what a source on the host is.
 """
 
+# Paths are bytes here, for a name need not be text; pathlib has none.
+# ruff: noqa: PTH103, PTH112, PTH118, PTH120
 from __future__ import annotations
 
 import os
@@ -25,8 +27,9 @@ from sky.types import Command, Context, Event, Host, TransferResult
 if TYPE_CHECKING:
     from sky.transfer import Run
 
-OPTIONS = ("-rlpt", "--no-s", "--no-h", "--stats", "--from0", "--exclude-from=-")
-"""Excludes come by stdin. Never `--inplace`: rsync renames a whole temporary file."""
+OPTIONS = ("-rlpt", "--no-s", "--no-h", "--stats", "--blocking-io", "--from0", "--exclude-from=-")
+"""Blocking, for else the helper's `cat` would write to a socket that refuses. Excludes come by stdin. Never
+`--inplace`: rsync renames a whole temporary file."""
 USAGE, PROTOCOL = 1, 2
 """What rsync ends with when it doesn't know an option of ours, or the two sides can't talk."""
 
@@ -70,7 +73,7 @@ def _receiving(route: Route, progress: Progress) -> Callable[[int], None]:
     def receive(size: int) -> None:
         if progress.bytes == 0:
             # Not before the host has said that there is something to put into it.
-            os.makedirs(os.path.dirname(route.local), exist_ok=True)  # noqa: PTH103, PTH120
+            os.makedirs(os.path.dirname(route.local), exist_ok=True)
         progress.add(size)
 
     return receive
@@ -84,7 +87,7 @@ def _not_started(rsync: LocalRsync) -> Exception:
 
 def _up(route: Route) -> tuple[list[bytes], list[str]]:
     """The paths for the local rsync, and what the wrapper is told."""
-    if os.path.isdir(route.local):  # noqa: PTH112
+    if os.path.isdir(route.local):
         return [route.local.rstrip(b"/") + b"/", b"sky:SKY"], ["d", route.remote]
     directory, name = route.file_target()
     # A link given as the source means the file behind it.
@@ -92,8 +95,8 @@ def _up(route: Route) -> tuple[list[bytes], list[str]]:
 
 
 def _down(route: Route) -> tuple[list[bytes], list[str]]:
-    file_target = os.path.join(route.local, os.fsencode(route.name)) if route.inside else route.local  # noqa: PTH118
-    takes = "d" if os.path.isdir(file_target) else "any"  # noqa: PTH112
+    file_target = os.path.join(route.local, os.fsencode(route.name)) if route.inside else route.local
+    takes = "d" if os.path.isdir(file_target) else "any"
     # With `SKY/` rsync takes whatever names the sender lists: a directory's content, or one file.
     return [b"sky:SKY/", route.local + (b"/" if route.inside else b"")], [takes, route.remote]
 
@@ -118,8 +121,8 @@ def _conclude(ctx: Context, route: Route, code: int, rsync: LocalRsync, remote: 
         raise TransferFailed(
             _reason(local, remote) or f"rsync ended with {rsync.code}, on the host with {code}"
         )
-    for line in local if rsync.code == VANISHED else ():
-        if "vanished" in line:
+    for line in (*said, *local, *remote):
+        if line.startswith("file has vanished: "):
             ctx.emit(Event(kind="warning", message=_unescape(line)))
     return TransferResult(
         files_sent=_figure(said, r"Number of (?:regular )?files transferred: ([\d,]+)"),

@@ -145,7 +145,7 @@ class LocalRsync:
         self._to_rsync.close()
         # SIGTERM lets rsync remove its temporary file.
         for number in (signal.SIGTERM, signal.SIGKILL):
-            if self._ended_within(0 if number == signal.SIGTERM else 3):
+            if self._ended_within(0 if number == signal.SIGTERM else 0.7):
                 break
             try:
                 os.killpg(self._process.pid, number)

@@ -1,5 +1,7 @@
 """Local staging of what comes down, and who may stage at a time."""
 
+# Paths are bytes here, for a name need not be text; pathlib has none.
+# ruff: noqa: PTH101, PTH102, PTH103, PTH118, PTH207
 from __future__ import annotations
 
 import glob
@@ -39,23 +41,23 @@ class Staging:
         self._plan = plan
         self._root = root
         self._progress = progress
-        self._directory = os.path.join(root, route.staging_name().encode())  # noqa: PTH118
-        self._stale = os.path.join(glob.escape(root), route.stale_prefix.encode() + b".*")  # noqa: PTH118
+        self._directory = os.path.join(root, route.staging_name().encode())
+        self._stale = os.path.join(glob.escape(root), route.stale_prefix.encode() + b".*")
         self.files: dict[bytes, bytes] = {}
 
     def __enter__(self) -> Staging:
         with _named(self._root):
-            os.makedirs(self._root, exist_ok=True)  # noqa: PTH103
+            os.makedirs(self._root, exist_ok=True)
             if not os.access(self._root, os.W_OK):
-                os.chmod(self._root, 0o700)  # noqa: PTH101
-            for stale in glob.glob(self._stale):  # noqa: PTH207
+                os.chmod(self._root, 0o700)
+            for stale in glob.glob(self._stale):
                 shutil.rmtree(stale, ignore_errors=True)
-            os.mkdir(self._directory, 0o700)  # noqa: PTH102
+            os.mkdir(self._directory, 0o700)
         return self
 
     def add(self, path: bytes, source: BinaryIO, size: int, mode: int, mtime: int) -> None:
         """Stage one file from the next `size` bytes. Blocks. Raises `TransferFailed`."""
-        staged = os.path.join(self._directory, b"%d" % len(self.files))  # noqa: PTH118
+        staged = os.path.join(self._directory, b"%d" % len(self.files))
         with _named(path):
             with open(staged, "xb") as file:
                 left = size
@@ -66,7 +68,7 @@ class Staging:
                     file.write(chunk)
                     left -= len(chunk)
             os.utime(staged, (mtime, mtime))
-            os.chmod(staged, mode)  # noqa: PTH101
+            os.chmod(staged, mode)
         self.files[path] = staged
         self._progress.files += 1
 
@@ -85,7 +87,7 @@ class Staging:
         root = self._plan.root
         if root is not None and _[0] is None:
             os.utime(self._root, (root.mtime, root.mtime))
-            os.chmod(self._root, root.mode)  # noqa: PTH101
+            os.chmod(self._root, root.mode)
 
 
 @contextmanager

@@ -94,7 +94,10 @@ def consume(stream: BinaryIO, names: Mapping[bytes, bytes], staging: Staging, pl
             elif member.isreg():
                 content = archive.extractfile(member)
                 assert content is not None
-                staging.add(path, content, member.size, *attributes)  # type: ignore[arg-type]
+                try:
+                    staging.add(path, content, member.size, *attributes)  # type: ignore[arg-type]
+                except tarfile.ReadError as error:
+                    raise TransferFailed(f"{os.fsdecode(path)}: it came only in part") from error
 
 
 def judge(code: int, outcome: Exception | None, errors: Sequence[str]) -> None:
@@ -103,6 +106,8 @@ def judge(code: int, outcome: Exception | None, errors: Sequence[str]) -> None:
         raise ProgramMissing("tar")
     if code != 0:
         serious = [line for line in errors if not HARMLESS.search(line)]
+        if isinstance(outcome, TransferFailed):
+            raise TransferFailed(" ".join([outcome.message, *(f"({line})" for line in serious[:1])]))
         if serious or not errors:
             raise TransferFailed(serious[0] if serious else f"tar ended with {code} on the host")
     if isinstance(outcome, tarfile.TarError):

@@ -5,7 +5,8 @@ how=$1 root=$2 staging=./$3 stale=./$4 mode=$5 mtime=$6
 mkdir -p "$root" && cd "$root" || exit 96
 [ -w . ] || chmod u+rwx .
 rm -rf "$stale".*
-trap 'rm -rf "$staging"' EXIT
+# A second signal must not end the removal.
+trap 'trap "" HUP INT TERM; rm -rf "$staging"' EXIT
 trap 'exit 98' HUP INT TERM
 mkdir "$staging" || exit 96
 
