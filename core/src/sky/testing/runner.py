@@ -16,9 +16,9 @@ from typing import ClassVar
 
 import pytest
 
-from sky.api import Host, Request
+from sky.api import ConnectionLost, Host, Request, Unreachable
 from sky.registry.plugins import Plugin, Registry
-from sky.testing.lab import MakeContext, eventually, is_gone, launched
+from sky.testing.lab import MakeContext, eventually, launched
 from sky.testing.plugin import PluginConformance
 from sky.testing.rsync import RsyncConformance
 from sky.testing.run import RunConformance
@@ -45,14 +45,22 @@ class RunnerConformance(RunConformance, RsyncConformance, PluginConformance):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def gone_host(cls, ctx_factory: MakeContext) -> Host:
+    def gone_host(cls, loaded: Plugin, ctx_factory: MakeContext) -> Host:
         """A host that is no more: by default one that was given back to the cloud `cloud`."""
         cloud = Registry().cloud(cls.cloud)
-        with launched(cloud, ctx_factory, cls.request) as (allocation, hosts):
-            pass
-        # Giving back is accepted before it is done, and a host may serve until its grace is over.
-        eventually(lambda: is_gone(cloud, ctx_factory, allocation), 120)
-        return hosts[0]
+        with launched(cloud, ctx_factory, cls.request) as (_, hosts):
+            given = Remote(loaded, hosts[0], ctx_factory)
+
+        def refuses() -> bool:
+            try:
+                given.run("true")
+            except (ConnectionLost, Unreachable):
+                return True
+            return False
+
+        # Giving back is accepted before it is done: a host may serve until its grace is over.
+        eventually(refuses, 120)
+        return given.host
 
     @pytest.fixture
     def remote(self, loaded: Plugin, host: Host, ctx_factory: MakeContext) -> Remote:
