@@ -82,12 +82,12 @@ def _obtain(
 
     cluster = state.get(name)
     if cluster is not None and cluster.status is ClusterStatus.UP:
-        jobs.check_fits(task, cluster)
+        jobs.check_fits(session, task, cluster)
         return cluster
     from sky.launch import candidates, provision
 
     if cluster is not None and cluster.status is ClusterStatus.INIT:
-        jobs.check_fits(task, cluster)
+        jobs.check_fits(session, task, cluster)
         return provision.resume(session, state, cluster, task)
     if cluster is not None and cluster.status is not ClusterStatus.ENDED:
         jobs.place_of(cluster)  # raises what is wrong with it
@@ -119,7 +119,7 @@ def exec_(
         cluster = state.require(cluster_name)
         task = _with_policy(session, task)
         jobs.place_of(cluster)
-        jobs.check_fits(task, cluster)
+        jobs.check_fits(session, task, cluster)
         if task.run is None:
             raise UsageError(
                 "there is nothing to run", remedy="the task has no `run`, and no command was given"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sky.errors import HostGone, UsageError
@@ -67,12 +68,17 @@ def job_from(task: Task, cluster: Cluster, with_setup: bool) -> Job:
     )
 
 
-def check_fits(task: Task, cluster: Cluster) -> None:
+def check_fits(session: Session, task: Task, cluster: Cluster) -> None:
     """Raise `UsageError` unless an existing cluster has what one alternative of the task asks for."""
     offer = cluster.offer
     if offer is None:
         return
-    misfits = [misfit(request, cluster, offer) for request in task.resources]
+    canonical = session.registry.canonical
+    requests = [
+        request if request.cloud is None else replace(request, cloud=canonical("cloud", request.cloud))
+        for request in task.resources
+    ]
+    misfits = [misfit(request, cluster, offer) for request in requests]
     if misfits and all(misfits):
         raise UsageError(
             f"cluster {cluster.name!r} has {'; '.join(dict.fromkeys(misfits))}",
@@ -81,7 +87,7 @@ def check_fits(task: Task, cluster: Cluster) -> None:
 
 
 def misfit(request: Request, cluster: Cluster, offer: Offer) -> str:
-    """What a cluster has instead of what is asked for; empty when it fits."""
+    """What a cluster has instead of what is asked for; empty when it fits. `request.cloud` is canonical."""
     has = offer.accelerator
     wanted = request.accelerator
     if wanted is not None and (
@@ -98,8 +104,12 @@ def misfit(request: Request, cluster: Cluster, offer: Offer) -> str:
         return f"{offer.memory_gib:g} GiB of memory, not {request.memory}"
     if request.cloud is not None and request.cloud != offer.cloud:
         return f"its place on {offer.cloud}, not {request.cloud}"
-    if request.region is not None and request.region != offer.region:
-        return f"its place in {offer.region}, not {request.region}"
+    # As typed after the cloud's name: where a cloud has one level below it, that may itself hold a slash.
+    place, asked = (
+        "/".join(part for part in (it.region, it.zone) if part) for it in (offer, request)
+    )
+    if asked and not f"{place}/".startswith(f"{asked}/"):
+        return f"its place in {place}, not {asked}"
     if request.num_nodes > cluster.num_nodes:
         return f"{cluster.num_nodes} nodes, not {request.num_nodes}"
     return ""
