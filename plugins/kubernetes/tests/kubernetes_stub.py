@@ -44,6 +44,7 @@ class StubServer:
         self.answers: dict[tuple[str, str], Answer] = {}
         self.exec: Callable[[Exec], None] = Exec.run
         self.seen: list[Seen] = []
+        self._sockets: list[socket.socket] = []
         self._tls = tls
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
@@ -55,12 +56,24 @@ class StubServer:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
+    @property
+    def connections(self) -> int:
+        """How many were made so far."""
+        return len(self._sockets)
+
+    def drop_connections(self) -> None:
+        """Close every connection, as a restart of the server does."""
+        for sock in self._sockets:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
     def _accept(self) -> None:
         while True:
             try:
                 sock, _ = self._listener.accept()
             except OSError:
                 return
+            self._sockets.append(sock)
             threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
 
     def _serve(self, sock: socket.socket) -> None:

@@ -91,11 +91,11 @@ def test_connections_are_kept_and_a_dropped_one_is_replaced(
     stub.answers["GET", PODS] = (200, {})
     with connect(make_context()) as api:
         api.get(PODS)
-        kept = api._idle[0].sock
         api.get(PODS)
-        assert api._idle[0].sock is kept
-        kept.shutdown(socket.SHUT_RDWR)
+        assert stub.connections == 1
+        stub.drop_connections()
         api.get(PODS)
+        assert stub.connections == 2
 
 
 def test_list_is_read_in_pages_and_begun_again_when_forgotten(

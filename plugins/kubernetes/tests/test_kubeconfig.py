@@ -11,7 +11,8 @@ import pytest
 from kubernetes_stub import write_kubeconfig
 
 from sky.api import CredentialsError, UsageError
-from sky_kubernetes.kubeconfig import fingerprint, load, reveal
+from sky_kubernetes.fingerprint import fingerprint
+from sky_kubernetes.kubeconfig import load, reveal
 
 YAML = """\
 apiVersion: v1

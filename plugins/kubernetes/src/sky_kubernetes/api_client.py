@@ -11,24 +11,19 @@ import math
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from sky.api import (
-    CancelToken,
-    ConnectionLost,
-    Context,
-    LoginExpired,
-    NotPermitted,
-    ProvisioningFailed,
-    SkyError,
-    TimedOut,
-)
+from sky.api import CancelToken, ConnectionLost, Context, SkyError, TimedOut
 from sky_kubernetes import auth, transport
+from sky_kubernetes.api_errors import ApiConflict, ApiGone, ApiInvalid, ApiNotFound, error_of, message_of
+from sky_kubernetes.connections import Connections, interrupt
 from sky_kubernetes.kubeconfig import ContextRef, load
 
 if TYPE_CHECKING:
     import http.client
+
+__all__ = ["Api", "ApiConflict", "ApiGone", "ApiInvalid", "ApiNotFound", "Object", "connect"]
 
 READ_SECONDS = 30.0
 """A server that has taken a request and says nothing for this long is unreachable."""
@@ -38,34 +33,6 @@ _WATCH_SECONDS = 290
 """One watch request lasts this long at most, below the five minutes of usual load balancers."""
 
 Object = dict[str, Any]
-
-
-class ApiNotFound(SkyError):
-    """404: the object, or the kind of object, isn't there."""
-
-    kind: ClassVar[str] = "not_found"
-
-
-class ApiConflict(SkyError):
-    """409: it exists already, or was changed meanwhile. `reason` is `AlreadyExists` or `Conflict`."""
-
-    kind: ClassVar[str] = "conflict"
-
-    def __init__(self, message: str, *, reason: str = "") -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
-class ApiInvalid(ProvisioningFailed):
-    """400 or 422: the server refuses the object as it is; `message` is the server's own."""
-
-    kind: ClassVar[str] = "invalid"
-
-
-class ApiGone(SkyError):
-    """410: a page or watch can't go on from where it was; start again."""
-
-    kind: ClassVar[str] = "gone"
 
 
 def connect(ctx: Context, context_name: str | None = None) -> Api:
@@ -87,8 +54,7 @@ class Api:
     def __init__(self, ctx: Context, ref: ContextRef) -> None:
         self.ctx = ctx
         self.ref = ref
-        self._idle: list[http.client.HTTPConnection] = []
-        self._lock = threading.Lock()
+        self._connections = Connections(ctx, ref)
         self._login = threading.Lock()
         self._credential: auth.Credential | None = None
 
@@ -105,10 +71,7 @@ class Api:
 
     def close(self) -> None:
         """Close idle connections. May be repeated; the object stays usable."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+        self._connections.close()
 
     # --- requests ------------------------------------------------------------------------------------
 
@@ -198,7 +161,7 @@ class Api:
             try:
                 content = self._read(connection, response)
             finally:
-                self._release(connection, response)
+                self._connections.give_back(connection, response)
             if response.status < 300:
                 return self._decode(content)
             failure = message_of(content) or response.reason
@@ -209,7 +172,7 @@ class Api:
                 if attempt + 1 == _ATTEMPTS or not self._pause(response.headers.get("Retry-After"), attempt):
                     break
                 continue
-            raise self.error(response.status, failure, content, credential)
+            raise error_of(self.ref, response.status, failure, content, credential.login)
         self._check_time(f"{method} {path}: {failure}")
         raise SkyError(
             f"{self._where()}: {failure}", remedy="try again later", scope="region", retryable=True
@@ -241,7 +204,7 @@ class Api:
             headers["Content-Type"] = content_type
         while True:
             self._check_time(f"{method} {path}")
-            connection, reused = self._take(credential)
+            connection, reused = self._connections.take(credential)
             tokens = (self.ctx.cancel,) if cancel is None else (self.ctx.cancel, cancel)
             undo = [token.on_cancel(functools.partial(interrupt, connection)) for token in tokens]
             try:
@@ -293,52 +256,6 @@ class Api:
             raise transport.unreachable(self.ref, "what answers there is no Kubernetes API server")
         return answer
 
-    def error(self, status: int, message: str, content: bytes, credential: auth.Credential) -> SkyError:
-        """The Sky error that an HTTP status means."""
-        where = self._where()
-        if status == 401:
-            return LoginExpired(
-                f"{where}: the server refuses the login of {self._who()}", remedy=credential.login
-            )
-        if status == 403:
-            return NotPermitted(
-                f"{where}: {message}", remedy="ask the cluster's admin for that permission", scope="region"
-            )
-        if status == 404:
-            return ApiNotFound(f"{where}: {message}")
-        if status == 409:
-            return ApiConflict(f"{where}: {message}", reason=_field(content, "reason"))
-        if status == 410:
-            return ApiGone(f"{where}: {message}")
-        if status in (400, 422):
-            return ApiInvalid(f"{where}: {message}", scope="region")
-        return SkyError(f"{where}: the server answers {status}: {message}", scope="region")
-
-    # --- connections ---------------------------------------------------------------------------------
-
-    def _take(self, credential: auth.Credential) -> tuple[http.client.HTTPConnection, bool]:
-        import http.client
-        import select
-
-        with self._lock:
-            while self._idle:
-                connection = self._idle.pop()
-                # Readable while nothing was asked: the server has closed it.
-                if not select.select([connection.sock], [], [], 0)[0]:
-                    return connection, True
-                connection.close()
-        connection = http.client.HTTPConnection(*transport.host_port(self.ref))
-        connection.auto_open = 0
-        connection.sock = transport.open_socket(self.ctx, self.ref, credential)
-        return connection, False
-
-    def _release(self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> None:
-        if connection.sock is None or response.will_close or not response.isclosed():
-            connection.close()
-            return
-        with self._lock:
-            self._idle.append(connection)
-
     # --- time ----------------------------------------------------------------------------------------
 
     def _seconds(self, most: float) -> float:
@@ -367,28 +284,9 @@ class Api:
     def _where(self) -> str:
         return f"Kubernetes context {self.ref.name!r}"
 
-    def _who(self) -> str:
-        return f"user {self.ref.user_name!r}" if self.ref.user_name else "no user"
-
-
-def interrupt(connection: http.client.HTTPConnection) -> None:
-    """Make whoever reads from a connection stop at once; safe from a signal handler."""
-    transport.interrupt(connection.sock)
-
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def message_of(content: bytes) -> str:
-    return _field(content, "message") or content[:200].decode(errors="replace").split("\n", 1)[0].strip()
-
-
-def _field(content: bytes, name: str) -> str:
-    try:
-        return str(json.loads(content).get(name) or "")
-    except (ValueError, AttributeError):
-        return ""
 
 
 def watch_seconds(deadline: float | None) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sky.api import ConnectionLost, Context, TimedOut
+from sky_kubernetes.api_errors import error_of
 from sky_kubernetes.masking import binary_frame
 from sky_kubernetes.upgrade import Refused, Upgraded, upgrade
 
@@ -56,7 +57,7 @@ def open_channel(
         try:
             connection = upgrade(ctx, api, path, query, protocols, credential)
         except Refused as again:
-            raise api.error(again.status, again.message, b"", credential) from None
+            raise error_of(api.ref, again.status, again.message, login=credential.login) from None
     return Channel(ctx, connection, api.ref.name, ping_seconds, pong_seconds)
 
 

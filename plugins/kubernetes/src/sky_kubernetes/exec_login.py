@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from sky.api import Context, CredentialsError, Event, LoginExpired, TimedOut
-from sky_kubernetes.kubeconfig import ContextRef, digest, reveal, write_private
+from sky_kubernetes.kubeconfig import ContextRef, reveal
+from sky_kubernetes.kubeconfig_file import digest, write_private
 
 _GROUP = "client.authentication.k8s.io"
 _MARGIN_SECONDS = 60.0

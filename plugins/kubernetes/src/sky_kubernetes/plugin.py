@@ -57,9 +57,9 @@ class KubernetesCloud:
 
     @hookimpl
     def sky_credential_fingerprint(self, ctx: Context) -> str:
-        from sky_kubernetes.kubeconfig import fingerprint
+        from sky_kubernetes import fingerprint
 
-        return fingerprint(ctx.directory, tuple(ctx.config.get("allowed_contexts") or ()))
+        return fingerprint.of(ctx)
 
     @hookimpl
     def sky_feasible(self, ctx: Context, request: Request) -> Feasibility:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sky.api import ConnectionLost, Context, HostGone, SkyError
-from sky_kubernetes.api_client import Api, ApiNotFound
+from sky_kubernetes.api_client import Api
+from sky_kubernetes.api_errors import ApiNotFound
 
 if TYPE_CHECKING:
     from sky_kubernetes.runner import Target

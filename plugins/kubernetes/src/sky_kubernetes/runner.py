@@ -22,6 +22,7 @@ from sky.api import (
 )
 from sky_kubernetes import exec_channel, wrapper
 from sky_kubernetes.api_client import Api, connect
+from sky_kubernetes.api_errors import error_of
 from sky_kubernetes.exec_channel import STATUS, STDERR, STDIN, STDOUT, Channel
 from sky_kubernetes.upgrade import Refused
 
@@ -202,7 +203,7 @@ def open_exec(ctx: Context, api: Api, target: Target, query: Sequence[tuple[str,
         return exec_channel.open_channel(ctx, api, f"{target.path}/exec", query)
     except Refused as refused:
         if refused.status == 403:
-            raise api.error(403, refused.message, b"", api.credential()) from None
+            raise error_of(api.ref, 403, refused.message) from None
         if refused.status in (414, 431):
             raise UsageError("the command is too long for that cluster", remedy="send it by stdin") from None
         from sky.api import Unreachable

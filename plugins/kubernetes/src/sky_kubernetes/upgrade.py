@@ -134,7 +134,7 @@ def _read_head(sock: socket.socket) -> tuple[int, dict[str, str], bytes]:
 
 def _reason(sock: socket.socket, headers: dict[str, str], content: bytes) -> str:
     """What the body of a refusal says."""
-    from sky_kubernetes.api_client import message_of
+    from sky_kubernetes.api_errors import message_of
 
     length = headers.get("content-length", "")
     wanted = min(int(length), _HEAD_BYTES) if length.isdigit() else 0

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from sky.api import CancelToken, SkyError, TimedOut, Unreachable
 from sky_kubernetes import transport
-from sky_kubernetes.api_client import Api, ApiGone, Object, interrupt, message_of, watch_seconds
+from sky_kubernetes.api_client import Api, Object, watch_seconds
+from sky_kubernetes.api_errors import ApiGone, error_of, message_of
+from sky_kubernetes.connections import interrupt
 
 if TYPE_CHECKING:
     import http.client
@@ -139,4 +141,4 @@ def _stream(
 def _failure(api: Api, status: int, content: bytes, credential: Any) -> SkyError:
     if status == 429 or status >= 500:
         return transport.unreachable(api.ref, f"the server answers {status}")
-    return api.error(status, message_of(content), content, credential)
+    return error_of(api.ref, status, message_of(content), content, credential.login)
