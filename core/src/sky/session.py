@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,7 @@ class Session:
         cancel: CancelToken | None = None,
         config_overrides: tuple[str, ...] = (),
     ) -> None:
+        gc.enable()  # see sky.cli.entry
         self.cancel = cancel or CancelToken()
         self.registry = plugins.get()
         self.config = config.load(config_overrides)
