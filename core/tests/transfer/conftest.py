@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import queue
 import shutil
 import signal
 import stat
@@ -14,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -83,6 +84,8 @@ class FakeHost:
     path: Path
     runs: int = 0
     user: int | None = None
+    one_loop: bool = False
+    """Like a runner with one `select` loop: while it writes to `stdout`, it sends nothing of stdin."""
     cut_after: tuple[str, int] | None = None
     before_run: Callable[[Command], None] | None = None
     on_bytes: Callable[[str, int], None] | None = None
@@ -153,13 +156,33 @@ class FakeHost:
                     if way == "out" and count("out", len(data)):
                         source.close()
                         return
-                    sink.write(data)
+                    with loop:
+                        sink.write(data)
             except Exception as error:  # noqa: BLE001 - all is raised again, by `run`
                 failures.append(error)
                 end()
 
+        loop = threading.Lock() if self.one_loop else nullcontext()
+        ahead: queue.Queue[bytes] = queue.Queue(4)
+
+        def read_ahead() -> None:
+            while data := (stdin.read(65536) if stdin else b""):
+                ahead.put(data)
+            ahead.put(b"")
+
+        def feed_in_loop() -> None:
+            threading.Thread(target=read_ahead, daemon=True).start()
+            assert process.stdin
+            while data := ahead.get():
+                with loop:
+                    pass
+                try:
+                    process.stdin.write(data)
+                except BrokenPipeError:
+                    return
+
         assert process.stdout and process.stderr
-        feeder = threading.Thread(target=feed, daemon=True)
+        feeder = threading.Thread(target=feed_in_loop if self.one_loop else feed, daemon=True)
         drains = [
             threading.Thread(target=drain, args=(process.stdout, stdout, "out")),
             threading.Thread(target=drain, args=(process.stderr, stderr, "err")),
@@ -305,12 +328,12 @@ def nothing_left_behind() -> Iterator[None]:
 
 def _zombies() -> list[str]:
     children = Path("/proc/self/task").glob("*/children")
-    pids = [pid for file in children for pid in file.read_text().split()]
-    return [pid for pid in pids if "\nState:\tZ" in _status(pid)]
+    pids = [pid for file in children for pid in _text(file).split()]
+    return [pid for pid in pids if "\nState:\tZ" in _text(Path(f"/proc/{pid}/status"))]
 
 
-def _status(pid: str) -> str:
+def _text(file: Path) -> str:
     try:
-        return Path(f"/proc/{pid}/status").read_text()
+        return file.read_text()
     except (FileNotFoundError, ProcessLookupError):
         return ""

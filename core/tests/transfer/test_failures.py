@@ -322,3 +322,19 @@ def test_progress_is_told_but_not_too_often(world: Any, direction: str) -> None:
     told = [event.data["bytes"] for event in world.events if event.kind == "progress"]
     assert told == sorted(told)
     assert len(told) <= 5 * (time.monotonic() - began) + 1
+
+
+@both_ways
+def test_a_runner_with_one_loop_meets_no_deadlock(world_by: Any, tree: Any, direction: str) -> None:
+    world = world_by("rsync-gnu")
+    world.host.one_loop = True
+    a, b = world.ends(direction)
+    for side in (a / "src", b / "dst"):
+        side.mkdir()
+    content = os.urandom(50_000)
+    for number in range(4000):
+        # Old content makes rsync send checksums of it the other way: megabytes, more than pipes hold.
+        (a / "src" / str(number)).write_bytes(b"%d" % number + os.urandom(25_000) + content[25_000:])
+        (b / "dst" / str(number)).write_bytes(content)
+    world.move(direction, a / "src", b / "dst")
+    assert tree(b / "dst") == tree(a / "src")

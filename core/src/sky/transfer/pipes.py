@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import select
+import threading
 import time
 from collections.abc import Callable, Iterator
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from sky.types import Context, Event
@@ -113,6 +116,55 @@ class PipeEnd(io.RawIOBase):
 
     def as_file(self) -> BinaryIO:
         return cast(BinaryIO, self)
+
+
+class PatientPipeEnd(PipeEnd):
+    """`write` never waits for the reader: what the pipe doesn't take is kept, and a thread gives it later.
+
+    For the small direction of a transfer: a runner that moves both directions in one loop must not stand
+    still in this one, while the reader waits for the other to move.
+    """
+
+    def __init__(self, fd: int, before_write: Callable[[int], None] | None) -> None:
+        super().__init__(fd, before_write)
+        os.set_blocking(fd, False)
+        self._later: SimpleQueue[bytes] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._broken = False
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        view = memoryview(data)
+        size = len(view)
+        if self._broken:
+            raise BrokenPipeError
+        try:
+            while view and self._thread is None:
+                view = view[os.write(self._fd, view) :]
+        except BlockingIOError:
+            self._thread = threading.Thread(target=self._give_later, name="sky-transfer", daemon=True)
+            self._thread.start()
+        if view:
+            self._later.put(bytes(view))
+        return size
+
+    def _give_later(self) -> None:
+        while chunk := self._later.get():
+            view = memoryview(chunk)
+            try:
+                while view:
+                    select.select([], [self._fd], [])
+                    view = view[os.write(self._fd, view) :]
+            except BrokenPipeError:
+                self._broken = True
+                return
+
+    def close(self) -> None:
+        """Blocks until the reader has taken all, or is gone."""
+        if self._thread is not None:
+            self._later.put(b"")
+            self._thread.join()
+            self._thread = None
+        super().close()
 
 
 def read_while_written(

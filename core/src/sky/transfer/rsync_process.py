@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from sky.errors import Cancelled, TimedOut
-from sky.transfer.pipes import PipeEnd
+from sky.transfer.pipes import PatientPipeEnd, PipeEnd
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -58,11 +58,13 @@ class LocalRsync:
         return self
 
     def _start(self) -> None:
+        self._to_rsync: PipeEnd | None = None
         with ExitStack() as theirs:
             # Each of them holds this one open to its end: it tells the argv, and then that all have ended.
             self._life, life = self._pipe(theirs, ours="read")
             self._said, said = self._pipe(theirs, ours="read")
             heard, self._heard = self._pipe(theirs, ours="write")
+            self._stack.callback(self._close_heard)
             helper = HELPER.format(argv=life, said=said, heard=heard)
             self._out = self._stack.enter_context(tempfile.TemporaryFile())
             self._errors = self._stack.enter_context(tempfile.TemporaryFile())
@@ -84,7 +86,6 @@ class LocalRsync:
                 pass_fds=(life, said, heard),
                 process_group=0,
             )
-        self._to_rsync = self._stack.enter_context(PipeEnd(self._heard, None))
 
     def _pipe(self, theirs: ExitStack, ours: str) -> tuple[int, int]:
         """A pipe with descriptors above those that `sh` uses by number; one end closes with `theirs`."""
@@ -123,13 +124,25 @@ class LocalRsync:
         return cast(BinaryIO, self._stdin)
 
     def stdout(self, before_write: Callable[[int], None] | None) -> BinaryIO:
-        """What the host says. A write raises `LocalRsyncEnded` if rsync has failed."""
-        self._to_rsync.before_write = before_write
+        """What the host says. A write raises `LocalRsyncEnded` if rsync has failed.
+
+        With `before_write` it is files and a write waits for rsync; without, it is what rsync asks for them.
+        """
+        self._to_rsync = (PatientPipeEnd if before_write is None else PipeEnd)(self._heard, before_write)
         return cast(BinaryIO, _ToRsync(self._to_rsync, self._process))
+
+    def _close_heard(self) -> None:
+        if self._to_rsync is None:
+            self._to_rsync = PipeEnd(self._heard, None)
+        self._to_rsync.close()
 
     def finish(self, ctx: Context) -> None:
         """Tell rsync that the host has said all; block until it and its helpers have ended. Sets `code`."""
-        self._to_rsync.close()
+        undo = ctx.cancel.on_cancel(lambda: self._signal(signal.SIGTERM))
+        try:
+            self._close_heard()
+        finally:
+            undo()
         _wait_readable(self._life, ctx)
         self.code = self._process.wait()
 
@@ -142,19 +155,21 @@ class LocalRsync:
         return texts[0], texts[1]
 
     def __exit__(self, *_: object) -> None:
-        self._to_rsync.close()
         # SIGTERM lets rsync remove its temporary file.
         for number in (signal.SIGTERM, signal.SIGKILL):
             if self._ended_within(0 if number == signal.SIGTERM else 0.7):
                 break
-            try:
-                os.killpg(self._process.pid, number)
-            except ProcessLookupError:
-                break
+            self._signal(number)
         self._process.wait()
         if self._stdin is not None:
             self._stdin.stop()
         self._stack.close()
+
+    def _signal(self, number: int) -> None:
+        try:
+            os.killpg(self._process.pid, number)
+        except ProcessLookupError:
+            pass
 
     def _ended_within(self, seconds: float) -> bool:
         while select.select([self._life], [], [], seconds)[0]:
@@ -178,6 +193,10 @@ class _FromRsync(io.RawIOBase):
 
     def readable(self) -> bool:
         return True
+
+    def fileno(self) -> int:
+        """To wait for; what is read past `read` would miss how rsync ended."""
+        return self._fd
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         with self._lock:
