@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from sky.errors import Cancelled, HostGone, SkyError, UsageError
-from sky.session import Session
 from sky.state.clusters import Cluster, ClusterStatus, State, locked
 from sky.types import CredentialStatus, Host, JobState, JobStatus, TransferResult
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from sky.launch.candidates import Candidates
     from sky.launch.lifecycle import Downed
     from sky.node.engine import Stream
+    from sky.session import Session
     from sky.task.model import Task
 
 Confirm = Callable[["Candidates", str], bool]
@@ -38,6 +38,13 @@ class Launched:
     state: JobState | None = None
     exit_code: int | None = None
     """The job's own, once it has ended and was followed."""
+
+
+def _silent() -> Session:
+    # Imported here: `status` of what is known needs no session, and so neither plugins nor configuration.
+    from sky.session import Session
+
+    return Session()
 
 
 def launch(
@@ -59,7 +66,7 @@ def launch(
     """
     from sky.launch import candidates, files, jobs, names
 
-    session = session or Session()
+    session = session or _silent()
     name = names.check(cluster_name) if cluster_name else names.automatic()
     task = _with_policy(session, task)
     files.check(task)
@@ -114,7 +121,7 @@ def exec_(
 
     from sky.launch import jobs
 
-    session = session or Session()
+    session = session or _silent()
     with State() as state:
         cluster = state.require(cluster_name)
         task = _with_policy(session, task)
@@ -184,7 +191,7 @@ def plan(task: Task, *, session: Session | None = None, wait_seconds: float | No
     """Where the task could run and what it would cost; creates nothing."""
     from sky.launch import candidates, files
 
-    session = session or Session()
+    session = session or _silent()
     task = _with_policy(session, task)
     files.check(task)
     return candidates.find(
@@ -205,7 +212,7 @@ def status(
         if rebuild or refresh:
             from sky.launch import lifecycle
 
-            session = session or Session()
+            session = session or _silent()
             if rebuild:
                 for added in lifecycle.rebuild(session, state, everyone):
                     session.phase(f"found {added!r}")
@@ -220,7 +227,7 @@ def queue(cluster_name: str, *, session: Session | None = None) -> list[JobStatu
     """Every job of a cluster, oldest first, as the place itself tells."""
     from sky.launch import jobs
 
-    session = session or Session()
+    session = session or _silent()
     with State() as state:
         cluster = state.require(cluster_name)
         engine = jobs.engine_of(session, cluster)
@@ -243,7 +250,7 @@ def logs(
     """Pass the log of a job (by default the newest) to `out`: all of it or the last `tail` lines."""
     from sky.launch import jobs
 
-    session = session or Session()
+    session = session or _silent()
     with State() as state:
         cluster = state.require(cluster_name)
         engine = jobs.engine_of(session, cluster)
@@ -270,7 +277,7 @@ def sync_down_logs(
     from sky.launch import files, jobs
     from sky.types import Transfer
 
-    session = session or Session()
+    session = session or _silent()
     with State() as state:
         cluster = state.require(cluster_name)
         found = {status.id: status for status, _ in jobs.engine_of(session, cluster).jobs()}
@@ -297,7 +304,7 @@ def cancel(
     """End jobs and everything they started; (id, state afterwards) of each. Finished jobs stay as they are."""
     from sky.launch import jobs
 
-    session = session or Session()
+    session = session or _silent()
     with State() as state:
         cluster = state.require(cluster_name)
         engine = jobs.engine_of(session, cluster)
@@ -315,7 +322,7 @@ def down(
     """Give clusters back and forget them. Absent ones are success for the cloud, and an error by name here."""
     from sky.launch import lifecycle
 
-    session = session or Session()
+    session = session or _silent()
     with State() as state:
         clusters = state.all() if every else [state.require(name) for name in names]
         return lifecycle.down(session, state, clusters, purge)
@@ -327,7 +334,7 @@ def check(
     """Whether each cloud can be used, all asked at once; a broken or late one is a status as well."""
     from sky.fanout import fan_out
 
-    session = session or Session()
+    session = session or _silent()
     registry = session.registry
     wanted = [registry.canonical("cloud", name) for name in names] or list(registry.names("cloud"))
 
@@ -365,7 +372,7 @@ def shell(
     from sky.errors import NotSupported
     from sky.types import Command
 
-    session = session or Session()
+    session = session or _silent()
     with State() as state:
         host = host_of(state, cluster_name, node)
     runner = session.registry.runner(host.transport)
@@ -383,7 +390,7 @@ def rsync(
     from sky.launch import files
     from sky.types import Transfer
 
-    session = session or Session()
+    session = session or _silent()
     with State() as state:
         up, down_ = _remote(state, target), _remote(state, source)
         if (up is None) == (down_ is None):

@@ -337,6 +337,7 @@ class JobState(enum.StrEnum):
 
     @property
     def final(self) -> bool:
+        """Whether it waits for nothing any more."""
         return self not in (JobState.PENDING, JobState.SETTING_UP, JobState.RUNNING)
 
 

@@ -1,0 +1,34 @@
+"""The fixture of a real Kubernetes, for every test module outside the plugin that needs one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sky_command import TESTBED, Kubernetes, eventually
+
+SCRIPT = Path(__file__).resolve().parents[1] / "testbed" / "kubernetes.sh"
+
+
+@pytest.fixture(scope="session")
+def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
+    """The testbed's Kubernetes, started if it is built; a namespace of our own, removed afterwards."""
+    if not (TESTBED / "bin" / "kube-apiserver").exists() or not (TESTBED / "images" / "pause.tar").exists():
+        if os.environ.get("CI") == "true":
+            pytest.fail("no Kubernetes testbed: CI must build it (make testbed)")
+        pytest.skip("no Kubernetes testbed (make testbed builds it)")
+    subprocess.run(["bash", str(SCRIPT), "up"], check=True, capture_output=True, timeout=120)
+    namespace = f"sky-e2e-{os.getpid()}-{time.time_ns() % 100000}"
+    kubeconfig = tmp_path_factory.mktemp("kube") / "config"
+    kubeconfig.write_text((TESTBED / "kubeconfig").read_text())
+    made = Kubernetes(kubeconfig, namespace)
+    made.kubectl("create", "namespace", namespace)
+    # Pods are refused until a new namespace has its default service account.
+    eventually(lambda: made.kubectl("get", "serviceaccounts", "--output=name").strip())
+    yield made
+    made.kubectl("delete", "pods", "--all", "--grace-period=0", "--force")
+    made.kubectl("delete", "namespace", namespace, "--wait=false")

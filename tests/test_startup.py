@@ -1,0 +1,194 @@
+"""What each command imports, against what it may: an import that nobody meant is found here, by name.
+
+Counted is what comes on top of `import click`, the floor that the budgets are measured by. Modules of ours
+are listed in full, others by their top-level name (`importlib`, `urllib` and `concurrent` by module).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).with_name("e2e")))
+
+from e2e_fixtures import kubernetes  # noqa: F401 - a fixture
+from sky_command import SMALL, Kubernetes, Sky, kubernetes_home
+
+PROBE = """
+import os, sys
+sys.path[0] = os.path.dirname(sys.executable)  # as it is for the installed command, whose index this uses
+import click
+floor = set(sys.modules)
+from sky.cli.main import run
+try:
+    code = run(sys.argv[1:])
+except SystemExit as ended:  # click's own completion
+    code = ended.code
+more = sorted(set(sys.modules) - floor)
+from sky.cli import output
+output.flush()
+import json
+fd = os.open(os.environ["SKY_TEST_IMPORTS"], os.O_CREAT | os.O_WRONLY)
+os.write(fd, json.dumps(more).encode())
+os._exit(code)
+"""
+IN_FULL = ("sky", "sky_kubernetes", "importlib", "urllib", "concurrent")
+
+# What every command may import: finding the command, and a failure's two lines.
+BASE = set("sky sky.cli sky.cli.main sky.cli.output sky.errors locale signal".split())
+# The index of plugins, read for the names of the commands that they add.
+INDEX = set("sky.paths sky.registry sky.registry.index sky.registry.settings".split()) | set(
+    "copy dataclasses fnmatch hashlib json ntpath pathlib urllib urllib.parse ipaddress".split()
+)
+STATE = INDEX | set("sky.state sky.state.clusters sky.state.codec sky.state.db sky.types fcntl sqlite3".split())
+LIBRARY = STATE | set("sky.cancel sky.cli.options sky.client".split())
+SESSION = LIBRARY | set("sky.cache sky.config sky.hookspecs sky.session pluggy gc".split()) | set(
+    "sky.registry.observers sky.registry.plugins".split()
+)
+TASK = set(
+    "sky.task sky.task.build sky.task.environment sky.task.fields sky.task.model sky.task.overrides "
+    "sky.task.problems sky.task.quantities sky.task.resources sky.task.scalars shlex".split()
+)
+JOB = set("sky.launch sky.launch.jobs sky.node sky.node.engine sky.node.environment sky.node.protocol".split())
+TOKEN = set("base64 binascii bisect hmac random secrets struct".split())
+EXEC = BASE | SESSION | TASK | JOB | TOKEN | set("sky.cli.launch sky.api select".split())
+# A connection with TLS, and what websocket-client brings along.
+CHANNEL = set("ssl socket http selectors array websocket logging string stringprep textwrap traceback".split()) | set(
+    "unicodedata atexit".split()
+)
+KUBERNETES = {
+    f"sky_kubernetes{module}"
+    for module in (
+        "",
+        *(
+            ".plugin .runner .wrapper .stdin_pump .exec_channel .masking .upgrade .transport .connections"
+            " .api_client .api_errors .auth .kubeconfig .kubeconfig_file"
+        ).split(),
+    )
+}
+# click.shell_completion asks bash for its version.
+CLICK_COMPLETION = set("click shlex subprocess selectors select bz2 lzma shutil zlib fcntl".split())
+
+MAY = {
+    "help": BASE | INDEX | set("click textwrap bz2 lzma shutil zlib".split()),  # click asks shutil how wide a terminal is
+    "version": BASE,
+    "completion": BASE | INDEX | CLICK_COMPLETION | set("sky.cli.completion".split()),
+    "complete": BASE | LIBRARY | CLICK_COMPLETION | set("sky.cli.manage".split()),
+    "status": BASE | LIBRARY | set("sky.cli.show".split()),
+    "exec-local": EXEC | set("sky.local sky.local.plugin sky.local.processes sky.local.runner".split())
+    | set("selectors subprocess".split()),
+    "exec-kubernetes": EXEC | CHANNEL | KUBERNETES,
+}
+NEVER = {
+    # module: who must not be paid for by any of these
+    "yaml": "task and configuration files alone need it",
+    "stevedore": "the index is there to spare it",
+    "importlib.metadata": "the index is there to spare it",
+    "kubernetes": "the official client costs 0.7 s",
+    "urllib3": "80 ms",
+    "asyncio": "nothing here is asynchronous",
+    "tarfile": "exec moves no files",
+    "email": "http.client brings it",
+    "concurrent.futures": "it joins its threads at exit",
+}
+
+
+def imported(sky: Sky, *argv: str, env: dict[str, str] | None = None, code: int = 0) -> set[str]:
+    """The modules that a command imported on top of click."""
+    report = sky.root / "imports.json"
+    report.unlink(missing_ok=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, *argv],
+        env={**sky.environment(env), "SKY_TEST_IMPORTS": str(report)},
+        cwd=sky.project,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    return {name for module in json.loads(report.read_text()) if (name := listed(module))}
+
+
+def listed(module: str) -> str:
+    """How a module stands in the lists; empty for the C half of another one."""
+    top = module.partition(".")[0]
+    if top.startswith("_") or top in ("encodings", "org"):
+        return ""
+    return module if top in IN_FULL else top
+
+
+def expect(found: set[str], which: str) -> None:
+    forbidden = sorted(NEVER.keys() & (found | {name.partition(".")[0] for name in found}))
+    assert not forbidden, "\n".join(f"{name} is imported: {NEVER[name]}" for name in forbidden)
+    extra = sorted(found - MAY[which])
+    assert not extra, textwrap.fill(
+        f"{which!r} now imports {', '.join(extra)} as well. Import them where they are used; if they are "
+        f"meant, add them to MAY[{which!r}], and mind the budget (make bench).",
+        110,
+    )
+
+
+@pytest.fixture
+def sky(tmp_path: Path) -> Iterator[Sky]:
+    made = Sky(tmp_path, {"KUBECONFIG": str(tmp_path / "none")})
+    made("--help")  # makes the index of plugins
+    yield made
+    made.clean()
+
+
+def test_help_imports_no_command(sky: Sky) -> None:
+    expect(imported(sky, "--help"), "help")
+
+
+def test_version_imports_next_to_nothing(sky: Sky) -> None:
+    expect(imported(sky, "--version"), "version")
+
+
+def test_the_completion_script_is_printed_without_a_session(sky: Sky) -> None:
+    expect(imported(sky, "completion", "bash"), "completion")
+
+
+def test_completing_a_cluster_name_reads_the_state_alone(sky: Sky) -> None:
+    clusters(sky, 3)
+    typed = {"_SKY_COMPLETE": "bash_complete", "COMP_WORDS": "sky down c", "COMP_CWORD": "2"}
+    done = sky(env=typed)
+    assert done.out.split() == ["plain,c2", "plain,c1", "plain,c0"], done
+    expect(imported(sky, env=typed), "complete")
+
+
+def test_status_of_twenty_clusters_loads_no_plugin(sky: Sky) -> None:
+    clusters(sky, 20)
+    assert len(sky("status").out.splitlines()) == 21
+    expect(imported(sky, "status"), "status")
+
+
+def test_exec_on_this_machine_imports_only_what_runs_it(sky: Sky) -> None:
+    sky("launch", "-c", "c", "--infra", "local", "-y", "--", "true")
+    expect(imported(sky, "exec", "c", "--", "true"), "exec-local")
+
+
+def test_exec_on_kubernetes_imports_only_what_runs_it(tmp_path: Path, kubernetes: Kubernetes) -> None:  # noqa: F811
+    for sky in kubernetes_home(tmp_path, kubernetes):
+        sky("launch", "-c", "c", *SMALL, "--", "true")
+        expect(imported(sky, "exec", "c", "--", "true"), "exec-kubernetes")
+
+
+def clusters(sky: Sky, count: int) -> None:
+    """Rows of the state, as launches write them."""
+    code = """
+import sys
+from sky.state.clusters import State
+spec = {"num_nodes": 1, "offer": {"cloud": "local", "region": "r", "vcpus": 1.0, "memory_gib": 1.0}}
+with State() as state:
+    for number in range(int(sys.argv[1])):
+        state.add(f"c{number}", f"id{number}", "local", spec, "", "launch")
+"""
+    subprocess.run([sys.executable, "-c", code, str(count)], env=sky.environment(), check=True)
