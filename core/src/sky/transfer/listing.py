@@ -8,7 +8,7 @@ import io
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -116,9 +116,7 @@ def _is_staging(path: bytes) -> bool:
 def list_remote(run: Run, ctx: Context, host: Host, route: Route, path: str) -> Listing:
     """One `run`. Raises `ProgramMissing`, `TransferFailed`, and what `run` raises."""
     script = Path(__file__).with_name("scripts").joinpath("list.sh").read_text()
-    patterns = [os.fsdecode(b"./" + re.sub(rb"([\\*?\[])", rb"\\\1", exclude)) for exclude in route.excludes]
-    if sum(map(len, patterns)) > PATTERNS_BYTES:
-        patterns = []
+    patterns = _patterns(route.excludes)
     command = Command(argv=("sh", "-c", script, "sky", "up" if route.up else "down", path, *patterns))
     output, errors = io.BytesIO(), Head()
     code = run(ctx, host, command, None, output, errors.as_file())
@@ -135,6 +133,17 @@ def list_remote(run: Run, ctx: Context, host: Host, route: Route, path: str) -> 
     else:
         entries = {os.fsencode(path.rpartition("/")[2]): _figures(rest)} if rest else {}
     return Listing(kind, entries, frozenset(programs), complete, problem)
+
+
+def _patterns(excludes: Iterable[bytes]) -> list[str]:
+    """For `find`, to spare the host a walk: only what any transport carries, in length and as text."""
+    patterns: list[str] = []
+    for exclude in excludes:
+        try:
+            patterns.append((b"./" + re.sub(rb"([\\*?\[])", rb"\\\1", exclude)).decode())
+        except UnicodeDecodeError:
+            continue
+    return patterns if sum(map(len, patterns)) <= PATTERNS_BYTES else []
 
 
 def _parse(data: bytes, route: Route) -> dict[bytes, Entry]:
