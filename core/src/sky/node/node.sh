@@ -8,21 +8,25 @@ umask 077
 W=$1 verb=$2
 self=${s:-$0}
 shift 2
+cd -P "$W" && W=$PWD # as /proc names what is open below it
 
 say() { printf 'sky1 %s\n' "$*" >&2; }
-fail() { say "error $*"; tidy; exit 0; }
+fail() { say "error $*"; [ "$verb" != drive ] || finish FAILED 125; tidy; exit 0; }
 nap() { sleep "$1" 2>/dev/null || sleep 1; }
 
-once() { # FILE VALUE: create the fact; fails if it exists already
-  printf '%s\n' "$2" >"$1.$$" || fail "can't write in $W: disk full?"
-  trash="$trash $1.$$"
-  ln "$1.$$" "$1" 2>/dev/null
+once() { # FILE VALUE: create the fact; fails if it exists and says something else
+  trash=$trash$1.$me$newline
+  printf '%s\n' "$2" >"$1.$me" || fail "can't write in $W: disk full?"
+  ln "$1.$me" "$1" 2>/dev/null && return
+  fact "$1" || fail "can't make links in $W"
+  [ "$v" = "$2" ]
 }
 tidy() { # what `once` left; a process each is too dear to be started for every fact
-  [ -z "$trash" ] || (IFS=' '; set -f; rm -f $trash)
+  [ -z "$trash" ] || (IFS=$newline; set -f; rm -f $trash)
   trash=
 }
-trash=
+trash= newline='
+'
 fact() { # FILE: sets v to its value; fails while it is absent
   v=
   [ -s "$1" ] && read -r v <"$1" && [ -n "$v" ]
@@ -40,11 +44,14 @@ alive() { # PID:START
   born "${1%%:*}" && [ "$b" = "${1##*:}" ]
 }
 
+born $$
+me=$$:$b # unlike the pid alone, no other process ever has this name
+
 # Members of a job: whoever carries its cookie, writes to its log, shares a session or group with one that
 # does, or descends from one; to a fixed point. What was a member once stays one, so that a process which
 # loses all these marks between two looks is still ended.
 members() { # DIR: adds to $known, the pids seen so far; sets $living to those of them that live
-  for p in $(grep -lF "SKY_JOB_COOKIE=${1##*/}" /proc/[0-9]*/environ 2>/dev/null); do
+  for p in $(grep -lzF "SKY_JOB_COOKIE=${1##*/}" /proc/[0-9]*/environ 2>/dev/null); do
     p=${p#/proc/} && note "${p%%/*}"
   done
   pid=
@@ -59,11 +66,13 @@ END
   table=$(cat /proc/[0-9]*/stat 2>/dev/null)
   more=1
   while [ -n "$more" ]; do
-    more= living=
+    more= living= part=
     while read -r line; do
-      pid=${line%% *}
+      line=$part$line part=
       set -- ${line##*) }
-      [ "$1" != Z ] && [ "$pid" != 1 ] || continue
+      [ $# -ge 20 ] || { part=$line; continue; } # a line end in the name of a program
+      pid=${line%% *}
+      case $pid,$1 in 1,? | *,[ZX]) continue ;; esac
       case " $known " in
         *" $pid "*) ;;
         *) case " $known $groups " in *" $2 "* | *" $3 "* | *" $4 "*) ;; *) continue ;; esac
@@ -71,8 +80,8 @@ END
           more=1 ;;
       esac
       note "$pid"
-      [ "$3" = 0 ] || groups="$groups $3"
-      [ "$4" = 0 ] || groups="$groups $4"
+      note_group "$3"
+      note_group "$4"
       living="$living $pid"
     done <<END
 $table
@@ -82,21 +91,37 @@ END
 note() { # PID: never pid 1, never ourselves
   case " $known 1 $$ " in *" $1 "*) ;; *) known="$known $1" ;; esac
 }
+note_group() { # ID of a group or session, 0 if the process has none
+  case " $groups 0 " in *" $1 "*) ;; *) groups="$groups $1" signal_groups="$signal_groups -$1" ;; esac
+}
 
-end_members() { # DIR GRACE_SECONDS: stop them all, then TERM, then KILL
-  known= groups= before=x
-  while members "$1" && [ "$living" != "$before" ]; do
+freeze() { # DIR: stop all its members; sets $living
+  # Groups too, as a process may fork between a look and its signal. Calm is three equal looks, as one
+  # that forks and ends in the midst of a look isn't seen by it.
+  before=x calm=0
+  while members "$1" && [ $calm -lt 2 ]; do
+    if [ "$living" = "$before" ]; then calm=$((calm + 1)); else calm=0; fi
     before=$living
-    [ -z "$living" ] || kill -STOP $living 2>/dev/null
+    [ -z "$living" ] || kill -STOP $living $signal_groups 2>/dev/null
   done
+}
+end_members() { # DIR GRACE_SECONDS: stop them all, then TERM, then KILL
+  known= groups= signal_groups=
+  freeze "$1"
   [ -n "$living" ] || return 0
   kill -TERM $living 2>/dev/null
   kill -CONT $living 2>/dev/null
   left=$(($2 * 10))
-  while members "$1" && [ -n "$living" ]; do
+  while members "$1" && [ -n "$living" ] && [ $left -gt 0 ]; do
     left=$((left - 1))
-    if [ "$left" -le 0 ]; then kill -KILL $living 2>/dev/null; nap 0.02; else nap 0.1; fi
-    [ "$left" -gt -100 ] || return 1
+    nap 0.1
+  done
+  left=50
+  while freeze "$1" && [ -n "$living" ]; do
+    kill -KILL $living 2>/dev/null
+    left=$((left - 1))
+    [ $left -gt 0 ] || return 1
+    nap 0.02
   done
 }
 
@@ -119,9 +144,7 @@ publish() { # NAME: sets id; the same whoever calls it, however often, at the sa
   id=$hint
   while :; do
     id=$((id + 1))
-    once "$W/q/$id" "$1" && return
-    # lost the number: to another job, or to another attempt at this one
-    fact "$W/q/$id" && [ "$v" = "$1" ] && return
+    once "$W/q/$id" "$1" && return # else the number went to another job
   done
 }
 
@@ -132,7 +155,7 @@ state_of() { # DIR: sets state, code, ended
     state=$1 code=$2 ended=$3
   elif ! fact "$1/driver"; then
     state=PENDING
-  elif alive "$v"; then
+  elif alive "$v" || in_cancel "$1"; then
     if [ -s "$1/running" ]; then state=RUNNING
     elif [ -s "$1/setting_up" ]; then state=SETTING_UP
     else state=PENDING; fi
@@ -141,6 +164,10 @@ state_of() { # DIR: sets state, code, ended
   else
     state=UNKNOWN
   fi
+}
+
+in_cancel() { # DIR: whether one is at work who will record a result in the driver's stead
+  [ -f "$1/cancel" ] && while read -r v; do alive "$v" && return; done <"$1/cancel" && return 1
 }
 
 start() { # DIR: a driver for it. Two may start; one claims the job, the other leaves.
@@ -177,7 +204,7 @@ my_turn() { # ID NEED TOTAL: first come, first served among the jobs that need d
 }
 holds() { # DIR: whether its devices are taken; a lost driver's job holds them while a process of it lives
   if fact "$1/driver" && alive "$v"; then return 0; fi
-  known= groups=
+  known= groups= signal_groups=
   members "$1"
   [ -n "$living" ]
 }
@@ -186,8 +213,9 @@ holds() { # DIR: whether its devices are taken; a lost driver's job holds them w
 
 drive() { # DIR UMASK
   cd "$1" || exit 1
-  born $$
-  once driver "$$:$b" || exit 0
+  mask=$2
+  once driver "$me" || { tidy; exit 0; }
+  printf '%60s\n' '' >"result.$me" # room that `finish` has even when the job fills the disk
   publish "${1##*/}"
   fact need && need=$v
   fact total && total=$v
@@ -199,40 +227,41 @@ drive() { # DIR UMASK
   [ "$need" = 0 ] || once devices "$grant"
   if [ -f setup ]; then
     once setting_up "$(date +%s)"
-    block setup "$2" || finish FAILED_SETUP $?
+    block setup || finish FAILED_SETUP $?
   fi
   once running "$(date +%s)"
-  if [ -f run ]; then block run "$2" || finish FAILED $?; fi
+  if [ -f run ]; then block run || finish FAILED $?; fi
   finish SUCCEEDED 0
 }
 finish() { # STATE CODE
-  once result "$1 $2 $(date +%s)"
+  printf '%s\n' "$1 $2 $(date +%s)" 1<>"result.$me"
+  ln "result.$me" result 2>/dev/null
+  trash=${trash}result.$me$newline
   rm -f env setup run
   tidy
   exit 0
 }
-block() { # FILE UMASK: run it as the user's shell would; its own session, so that `kill 0` stays inside
-  file=$PWD/$1 env=$PWD/env
+block() { # FILE: run it as the user's shell would; its own session, so that `kill 0` stays inside
+  file=$PWD/$1
   (
-    umask "$2"
-    cd "$HOME" && { [ -d sky_workdir ] || mkdir sky_workdir; } && cd sky_workdir || exit 1
+    umask "$mask"
+    cd "$HOME" && { [ -d sky_workdir ] || mkdir -p sky_workdir; } && cd sky_workdir || exit 125
     read -r first <"$file"
     case $first in
       '#!'*)
         first=${first#??} first=${first#"${first%%[! ]*}"}
         case $first in *' '*) set -- "${first%% *}" "${first#* }" "$file" ;; *) set -- "$first" "$file" ;; esac
-        run='exec "$0" "$@"' ;;
-      *) set -- "$file"
+        run='exec "$@"' ;;
+      *) set --
         run='. "$0"' ;;
     esac
+    [ "$total" = 0 ] || run="export CUDA_VISIBLE_DEVICES=$grant; $run"
+    run=". \"\${0%/*}/env\"; $run" # after the profiles: what was asked for comes before what they say
     if command -v bash >/dev/null; then
-      set -- setsid bash -lc "[ ! -r ~/.bashrc ] || . ~/.bashrc; $run" "$@"
+      exec setsid bash -lc "[ ! -r ~/.bashrc ] || . ~/.bashrc; $run" "$file" "$@"
     else
-      set -- setsid sh -lc "$run" "$@"
+      exec setsid sh -lc "$run" "$file" "$@"
     fi
-    [ "$total" = 0 ] || set -- env "CUDA_VISIBLE_DEVICES=$grant" "$@"
-    . "$env" # the last thing, as it may set any variable of this shell
-    exec "$@"
   ) </dev/null >>log 2>&1
 }
 
@@ -240,10 +269,10 @@ block() { # FILE UMASK: run it as the user's shell would; its own session, so th
 
 submit() { # TOKEN NAME NEED TOTAL ENV_SIZE SETUP_SIZE RUN_SIZE FOLLOW; sizes of what comes by stdin, - for none
   token=$1 follow=$8
-  born $$
+  [ "$3" -le "$4" ] || fail "the job needs $3 devices, and there are $4"
   [ -d "$W/j" ] || mkdir -p "$W/t" "$W/j" || fail "can't write in $W"
   if ! fact "$W/t/$token"; then
-    d=$W/j/$token.$$.$b
+    d=$W/j/$token.$$.${me#*:}
     mkdir "$d" || fail "can't write in $W"
     # Nobody knows this directory yet, so its facts need no ln. The mark after the bodies says all came.
     take "$5" "$d/env" && { [ "$6" = - ] || take "$6" "$d/setup"; } && { [ "$7" = - ] || take "$7" "$d/run"; } &&
@@ -264,7 +293,8 @@ submit() { # TOKEN NAME NEED TOTAL ENV_SIZE SETUP_SIZE RUN_SIZE FOLLOW; sizes of
 }
 
 stream() { # DIR OFFSET: the log from there on, as it grows, then what is true of the job
-  exec 3<"$1/log" || fail "the log of this job is gone"
+  [ -r "$1/log" ] || fail "the log of this job is gone" # `exec` itself would end the shell
+  exec 3<"$1/log"
   [ "$2" = 0 ] || dd bs=1 skip="$2" count=0 <&3 2>/dev/null
   turns=0 told= silent=0
   while :; do
@@ -285,12 +315,13 @@ stream() { # DIR OFFSET: the log from there on, as it grows, then what is true o
     fi
     [ -s "$1/driver" ] || [ $((turns % 100)) != 0 ] || start "$1"
   done
-  told_so_far
+  told_so_far "$1/log"
   say "end $state $code $pos"
 }
 
 logs() { # ID OFFSET TAIL_LINES FOLLOW
   job_of "$1" || fail "no job $1"
+  [ -r "$j/log" ] || fail "the log of this job is gone"
   say "job $1"
   from=$2
   if [ "$3" -ge 0 ]; then
@@ -302,21 +333,24 @@ logs() { # ID OFFSET TAIL_LINES FOLLOW
   exec 3<"$j/log"
   [ "$from" = 0 ] || dd bs=1 skip="$from" count=0 <&3 2>/dev/null
   cat <&3
-  told_so_far
+  told_so_far "$j/log"
   state_of "$j"
   say "end $state $code $pos"
 }
 
 slice() { # PATH OFFSET: a file that another engine writes, from there to its present end
   [ -f "$1" ] || fail "no file $1"
-  exec 3<"$1" || fail "can't read $1"
+  [ -r "$1" ] || fail "can't read $1"
+  exec 3<"$1"
   [ "$2" = 0 ] || dd bs=1 skip="$2" count=0 <&3 2>/dev/null
   cat <&3
-  told_so_far
+  told_so_far "$1"
   say "end - - $pos"
 }
-told_so_far() { # sets pos to where descriptor 3 is: what cat copied came from the same open file
+told_so_far() { # FILE: sets pos to where descriptor 3 is: what cat copied came from the same open file
+  pos=
   while read -r k v; do [ "$k" != pos: ] || pos=$v; done </proc/$$/fdinfo/3
+  [ -n "$pos" ] || pos=$(($(wc -c <"$1"))) # kernels that don't tell (gVisor)
 }
 
 list() { # every job, oldest first; starts what was submitted and never started
@@ -340,8 +374,8 @@ cancel() { # ID|all GRACE_SECONDS
   if [ "$1" = all ]; then
     hint=0
     last_id
-    i=1 top=$id
-    while [ "$i" -le "$top" ]; do cancel_one "$i" "$2"; i=$((i + 1)); done
+    i=$id # the last one first, so that none starts because another ended
+    while [ "$i" -gt 0 ]; do cancel_one "$i" "$2"; i=$((i - 1)); done
   else
     cancel_one "$1" "$2"
   fi
@@ -352,11 +386,9 @@ cancel_one() { # ID GRACE_SECONDS
   job_of "$1" || { say "unknown $1"; return; }
   d=$j
   if [ ! -s "$d/result" ]; then
-    born $$
-    # Nobody drives it yet: take the driver's place, so that nobody will.
-    if ! once "$d/driver" "$$:$b"; then
-      fact "$d/driver" && alive "$v" && kill -KILL "${v%%:*}" 2>/dev/null
-    fi
+    printf '%s\n' "$me" >>"$d/cancel" || fail "can't write in $W: disk full?"
+    # If nobody drives it yet, take the driver's place, so that nobody will.
+    once "$d/driver" "$me" || { alive "$v" && kill -KILL "${v%%:*}" 2>/dev/null; }
     end_members "$d" "$2" || { say "stuck $1$living"; return; }
     once "$d/result" "CANCELLED - $(date +%s)" && rm -f "$d/env" "$d/setup" "$d/run"
   fi
