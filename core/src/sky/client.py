@@ -18,7 +18,7 @@ from sky.state.clusters import Cluster, ClusterStatus, State, locked
 from sky.types import CredentialStatus, Host, JobState, JobStatus, TransferResult
 
 if TYPE_CHECKING:
-    from sky.launch.candidates import Candidates
+    from sky.launch.candidates import Candidate, Candidates
     from sky.launch.lifecycle import Downed
     from sky.node.engine import Stream
     from sky.session import Session
@@ -85,14 +85,16 @@ def _obtain(
     session: Session, state: State, name: str, task: Task, confirm: Confirm, wait_seconds: float
 ) -> Cluster:
     """The cluster of that name, up: as it is, taken up again, or made."""
-    from sky.launch import jobs
+    from sky.launch import candidates, jobs, lifecycle, provision
 
     cluster = state.get(name)
     if cluster is not None and cluster.status is ClusterStatus.UP:
         jobs.check_fits(session, task, cluster)
-        return cluster
-    from sky.launch import candidates, provision
-
+        # It may have ended by itself since: a launch then makes it anew, where a job would only fail.
+        lifecycle.refresh(session, state, [cluster])
+        cluster = state.require(name)
+        if cluster.status is ClusterStatus.UP:
+            return cluster
     if cluster is not None and cluster.status is ClusterStatus.INIT:
         jobs.check_fits(session, task, cluster)
         return provision.resume(session, state, cluster, task)
@@ -103,6 +105,7 @@ def _obtain(
     if not confirm(found, name):
         raise Cancelled("nothing was launched")
     if cluster is not None:
+        session.phase(f"{name!r} ended ({cluster.reason or 'by itself'}); it is made anew")
         provision.terminate(session, state, cluster)
     return provision.create(session, state, name, task, found.rows, " ".join(sys.argv[1:2]))
 
@@ -197,6 +200,18 @@ def plan(task: Task, *, session: Session | None = None, wait_seconds: float | No
     return candidates.find(
         session, task, candidates.FEASIBLE_SECONDS if wait_seconds is None else wait_seconds
     )
+
+
+def preview(task: Task, candidate: Candidate, cluster_name: str | None, *, session: Session) -> str:
+    """What the candidate's cloud would be asked for, as text; empty where the cloud can't tell."""
+    from sky.launch import names, provision
+
+    cloud = session.registry.cloud(candidate.offer.cloud)
+    if not cloud.has("sky_preview"):
+        return ""
+    spec = provision.new_spec(cluster_name or names.automatic(), task, candidate)
+    ctx = session.context(cloud, task_config=task.config)
+    return str(cloud.call("sky_preview", ctx=ctx, spec=spec))
 
 
 def status(

@@ -130,6 +130,14 @@ def sky_bootstrap(ctx: Context, spec: LaunchSpec) -> None:
 
 
 @hookspec(firstresult=True)
+def sky_preview(ctx: Context, spec: LaunchSpec) -> str | None:
+    """What `sky_run_instances` would ask for, as text for people: a manifest, a request. Optional; calls nobody.
+
+    Shown by `--dryrun`. Holds no secret, as none is in `spec`.
+    """
+
+
+@hookspec(firstresult=True)
 def sky_run_instances(ctx: Context, spec: LaunchSpec) -> Allocation | None:
     """Create the cluster, or adopt or resume what carries its `cluster_id`. Returns at once, not when ready.
 

@@ -13,6 +13,8 @@ from sky.cli.options import CONFIG, OUTPUT, YES, cluster_names, session, task_fr
 if TYPE_CHECKING:
     from sky.client import Launched
     from sky.launch.candidates import Candidates
+    from sky.session import Session
+    from sky.task.model import Task
     from sky.node.engine import Stream
 
 _EXPLAIN = click.option("--explain-time", is_flag=True, help="Print where the time went.")
@@ -68,7 +70,9 @@ def launch(
     wanted = task_from(task, values)
     times.mark("read the task")
     if dryrun:
-        return _dryrun(client.plan(wanted, session=ses, wait_seconds=wait_seconds), wanted, cluster, form)
+        return _dryrun(
+            ses, client.plan(wanted, session=ses, wait_seconds=wait_seconds), wanted, cluster, form
+        )
 
     def confirm(found: Candidates, name: str) -> bool:
         times.mark("candidates")
@@ -206,36 +210,33 @@ def candidate_table(found: Candidates) -> str:
     lines = [output.table(head, rows)] if rows else []
     if len(found.rows) > _DRYRUN_SHOWN:
         lines.append(f"and {len(found.rows) - _DRYRUN_SHOWN} more")
-    for cloud, why in found.failures:
-        lines.append(output.dim(f"  {cloud}: {why}"))
+    for failure in found.failures:
+        lines.append(output.dim(f"  {failure.cloud}: {failure.why}"))
     for rejection in found.rejections:
         near = f" (would do: {', '.join(rejection.near_misses)})" if rejection.near_misses else ""
         lines.append(output.dim(f"  {explain(rejection)}{near}"))
     return "\n".join(lines)
 
 
-def _dryrun(found: Candidates, task: Any, cluster: str | None, form: str) -> int:
+def _dryrun(ses: Session, found: Candidates, task: Task, cluster: str | None, form: str) -> int:
     from dataclasses import asdict
 
+    from sky import client
+
+    asked = client.preview(task, found.rows[0], cluster, session=ses) if found.rows else ""
     if form == "json":
         output.document(
             "plan",
             candidates=[{**asdict(c.offer), "total_usd_per_hour": c.price_usd_per_hour} for c in found.rows],
             rejections=[asdict(rejection) for rejection in found.rejections],
-            failures=[{"cloud": cloud, "reason": why} for cloud, why in found.failures],
+            failures=[{"cloud": f.cloud, "reason": f.why, "kind": f.kind} for f in found.failures],
+            request=asked,
             task=task.to_dict(),
         )
     elif found.rows:
         output.line(candidate_table(found))
-        chosen = found.rows[0]
-        output.line(
-            f"\nWould ask {chosen.offer.cloud} for {chosen.request.num_nodes} × {chosen.offer.instance_type}:"
-        )
-        for key, value in sorted(chosen.offer.spec.items()):
-            output.line(f"  {key}: {value}")
-        from sky.task.save import task_to_yaml
-
-        output.line("\n" + task_to_yaml(task))
+        if asked:
+            output.line(f"\n{found.rows[0].offer.cloud} would be asked for:\n{asked}")
     found.require()
     return 0
 

@@ -110,7 +110,8 @@ def cancel(
         output.document("cancel", cluster=cluster, jobs=dict(done))
     else:
         for job, state in done:
-            output.line(f"job {job}: {state}")
+            if job not in unknown:
+                output.line(f"job {job}: {state}")
     if unknown:
         raise UsageError(
             f"cluster {cluster!r} has no job {', '.join(unknown)}", remedy="sky queue lists its jobs"

@@ -183,8 +183,7 @@ def run(argv: list[str]) -> int:
 
         return _failed(Cancelled("cancelled"))
     except click.ClickException as error:
-        error.show()
-        return 2
+        return _refused(error, argv)
     except KeyboardInterrupt:
         sys.stderr.write("sky: interrupted\n")
         return 123
@@ -197,6 +196,23 @@ def run(argv: list[str]) -> int:
             f"sky: defect: {type(error).__name__}: {error}\nsee the traceback with SKY_DEBUG=1\n"
         )
         return 125
+
+
+def _refused(error: click.ClickException, argv: list[str]) -> int:
+    """What click couldn't read, said as any other failure is."""
+    import re
+
+    from sky.cli import output
+    from sky.errors import UsageError
+
+    if type(error).__name__ == "NoArgsIsHelpError":  # of click 8.2
+        error.show()
+        return 2
+    ours = argv[: argv.index("--")] if "--" in argv else argv
+    if re.search(r" (-o ?|--output[ =])json( |$)", " ".join(["", *ours])):
+        output.claim_stdout(True)
+    path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "sky"
+    return _failed(UsageError(error.format_message().rstrip("."), remedy=f"{path} --help"))
 
 
 def _failed(error: SkyError) -> int:

@@ -16,6 +16,7 @@ SCHEMA = 1
 
 _stdout = sys.stdout
 _as_json = False
+_documented = False
 _partial_line = False
 
 
@@ -64,15 +65,17 @@ def document(kind: str, **fields: Any) -> None:
     """A JSON document on stdout, in one line."""
     import json
 
+    global _documented
+    _documented = True
     _stdout.write(json.dumps({"schema": SCHEMA, "kind": kind, **fields}, ensure_ascii=False) + "\n")
     _stdout.flush()
 
 
 def failure(error: SkyError) -> None:
-    """What is wrong and what to do; with -o json also as a document."""
+    """What is wrong and what to do; with -o json also as a document, unless the command has printed its own."""
     _end_partial()
     sys.stderr.write(f"{red('sky:')} {error.message}\n" + (f"  {error.remedy}\n" if error.remedy else ""))
-    if _as_json:
+    if _as_json and not _documented:
         fields = {
             "kind": error.kind,
             "message": error.message,

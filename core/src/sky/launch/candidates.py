@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from sky.errors import NothingFeasible, SkyError, UsageError
+from sky.errors import (
+    ConnectionLost,
+    CredentialsError,
+    LoginExpired,
+    NothingFeasible,
+    NotPermitted,
+    SkyError,
+    TimedOut,
+    Unreachable,
+    UsageError,
+)
 from sky.fanout import fan_out
 from sky.types import CloudInfo, Feasibility, Offer, Rejection, Request
 
@@ -40,21 +50,42 @@ class Candidate:
         return self.offer.price_usd_per_hour * self.request.num_nodes
 
 
+class Failure(NamedTuple):
+    """A cloud that failed to answer, or was late."""
+
+    cloud: str
+    why: str
+    kind: str
+    """`SkyError.kind` of what it failed with."""
+
+
+_COULD_NOT_ASK = {
+    error.kind: error
+    for error in (CredentialsError, LoginExpired, NotPermitted, Unreachable, ConnectionLost, TimedOut)
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """What all clouds said: the chosen first, the others in the order in which they would be tried."""
 
     rows: tuple[Candidate, ...] = ()
     rejections: tuple[Rejection, ...] = ()
-    failures: tuple[tuple[str, str], ...] = field(default=())
-    """(cloud, why) of those that failed to answer or were late."""
+    failures: tuple[Failure, ...] = field(default=())
 
     def require(self) -> Candidate:
-        """The first, or `NothingFeasible` with the nearest thing that would do."""
+        """The first. Raises `NothingFeasible` with the nearest thing that would do.
+
+        Where nobody could be asked at all, what kept the first from answering is raised instead. A place
+        below a cloud that couldn't be asked is a rejection whose rule is the kind of the error.
+        """
         if self.rows:
             return self.rows[0]
-        lines = [f"{cloud}: {why}" for cloud, why in self.failures]
+        lines = [f"{failure.cloud}: {failure.why}" for failure in self.failures]
         lines += [explain(rejection) for rejection in self.rejections]
+        kinds = [failure.kind for failure in self.failures] + [r.rule for r in self.rejections]
+        if kinds and all(kind in _COULD_NOT_ASK for kind in kinds):
+            raise _COULD_NOT_ASK[kinds[0]]("; ".join(dict.fromkeys(lines)))
         near = [miss for rejection in self.rejections for miss in rejection.near_misses]
         shown = "; ".join(dict.fromkeys(lines)) or "no cloud is enabled"
         raise NothingFeasible(
@@ -84,12 +115,14 @@ def find(session: Session, task: Task, seconds: float = FEASIBLE_SECONDS) -> Can
     )
     rows: list[tuple[tuple[object, ...], Candidate]] = []
     rejections: list[Rejection] = []
-    failures: list[tuple[str, str]] = []
+    failures: list[Failure] = []
     for name, answer in answers.items():
         if answer.late:
-            failures.append((name, f"no answer within {seconds:g} s (--wait waits longer)"))
+            late = f"no answer within {seconds:g} s (--wait waits longer)"
+            failures.append(Failure(name, late, TimedOut.kind))
         elif answer.error is not None:
-            failures.append((name, _why(answer.error)))
+            kind = getattr(answer.error, "kind", SkyError.kind)
+            failures.append(Failure(name, _why(answer.error), kind))
         elif answer.value is not None:
             info, replies = answer.value
             for number, (request, reply) in enumerate(replies):

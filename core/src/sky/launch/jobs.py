@@ -105,9 +105,7 @@ def misfit(request: Request, cluster: Cluster, offer: Offer) -> str:
     if request.cloud is not None and request.cloud != offer.cloud:
         return f"its place on {offer.cloud}, not {request.cloud}"
     # As typed after the cloud's name: where a cloud has one level below it, that may itself hold a slash.
-    place, asked = (
-        "/".join(part for part in (it.region, it.zone) if part) for it in (offer, request)
-    )
+    place, asked = ("/".join(part for part in (it.region, it.zone) if part) for it in (offer, request))
     if asked and not f"{place}/".startswith(f"{asked}/"):
         return f"its place in {place}, not {asked}"
     if request.num_nodes > cluster.num_nodes:

@@ -48,8 +48,8 @@ def create(
         offer = candidate.offer
         if any(_covers(scope, candidate) for scope in skipped):
             continue
-        spec = _new_spec(name, task, candidate)
-        state.add(name, spec.cluster_id, offer.cloud, _stored(spec), "", use)
+        spec = new_spec(name, task, candidate)
+        state.add(name, spec.cluster_id, offer.cloud, _stored(spec), _identity(session, offer.cloud), use)
         try:
             return bring_up(session, state, spec, task.config)
         except (NothingFeasible, CredentialsError, Unreachable, ProvisioningFailed, TimedOut) as error:
@@ -89,6 +89,17 @@ def resume(session: Session, state: State, cluster: Cluster, task: Task | None) 
         tags=names.tags(cluster.id, cluster.name, cluster.spec),
     )
     return bring_up(session, state, spec, task.config if task else {})
+
+
+def _identity(session: Session, cloud_name: str) -> str:
+    """Who creates it, for the record; a cloud that can't tell delays nothing and refuses later by itself."""
+    cloud = session.registry.cloud(cloud_name)
+    if not cloud.has("sky_identity"):
+        return ""
+    try:
+        return str(cloud.call("sky_identity", ctx=session.context(cloud, CALL_SECONDS)) or "")
+    except (CredentialsError, Unreachable):
+        return ""
 
 
 def bring_up(session: Session, state: State, spec: LaunchSpec, task_config: Any) -> Cluster:
@@ -191,7 +202,8 @@ def status_of(session: Session, cluster: Cluster) -> tuple[ClusterStatus, str, b
 # --- what is stored of a request --------------------------------------------------------------------
 
 
-def _new_spec(name: str, task: Task, candidate: Candidate) -> LaunchSpec:
+def new_spec(name: str, task: Task, candidate: Candidate) -> LaunchSpec:
+    """What a cloud would be asked for; each call has another cluster id."""
     key = names.cluster_id(name)
     spec = LaunchSpec(
         cluster_id=key,

@@ -58,6 +58,18 @@ def run_instances(ctx: Context, spec: LaunchSpec) -> Allocation:
     )
 
 
+def preview(ctx: Context, spec: LaunchSpec) -> str:
+    """The pods that `run_instances` would make, as YAML documents. Calls nobody."""
+    import yaml
+
+    settings = settings_of(ctx, spec.offer.region)
+    namespace = spec.offer.spec.get("namespace") or settings.namespace
+    settings = dataclasses.replace(settings, namespace=namespace)
+    return yaml.safe_dump_all(
+        [pods.manifest(spec, rank, settings) for rank in range(spec.num_nodes)], sort_keys=False
+    )
+
+
 def _create_or_adopt(
     ctx: Context, api: api_client.Api, manifest: Mapping[str, Any]
 ) -> Mapping[str, Any] | None:

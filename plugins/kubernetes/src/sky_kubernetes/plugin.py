@@ -68,6 +68,12 @@ class KubernetesCloud:
         return feasible(ctx, request)
 
     @hookimpl
+    def sky_preview(self, ctx: Context, spec: LaunchSpec) -> str:
+        from sky_kubernetes.creation import preview
+
+        return preview(ctx, spec)
+
+    @hookimpl
     def sky_run_instances(self, ctx: Context, spec: LaunchSpec) -> Allocation:
         from sky_kubernetes.cloud import run_instances
 
