@@ -19,7 +19,9 @@ from sky import hookspecs
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "core" / "src" / "sky"
 GOLDEN = Path(__file__).with_name("hookspecs.golden")
-PLUGINS = sorted(path for path in (ROOT / "plugins").glob("*/src/*") if path.is_dir() and path.name.startswith("sky_"))
+PLUGINS = sorted(
+    path for path in (ROOT / "plugins").glob("*/src/*") if path.is_dir() and path.name.startswith("sky_")
+)
 
 CLOUD_WORDS = re.compile(
     r"(?<![a-z])(kubernetes|k8s|kubectl|kubeconfig|aws|amazon|boto3?|botocore|ec2|eks|gcp|gcloud|gke|azure|slurm|srun"
@@ -49,7 +51,10 @@ LONGER = {
     "core/src/sky/node/node.sh": (400, "one script that crosses the network as a whole"),
     "core/src/sky/node/engine.py": (265, "one class, one protocol"),
     "core/src/sky/cli/launch.py": (270, "two commands and what they print alike"),
-    "core/src/sky/testing/lifecycle.py": (345, "the promises of one group of hooks, in the order of the contract"),
+    "core/src/sky/testing/lifecycle.py": (
+        345,
+        "the promises of one group of hooks, in the order of the contract",
+    ),
     "core/src/sky/testing/rsync.py": (280, "the promises of one hook"),
     "core/src/sky/testing/run.py": (260, "the promises of one hook"),
     "plugins/kubernetes/src/sky_kubernetes/api_client.py": (400, "one HTTP client"),

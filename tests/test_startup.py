@@ -47,22 +47,28 @@ BASE = set("sky sky.cli sky.cli.main sky.cli.output sky.errors locale signal".sp
 INDEX = set("sky.paths sky.registry sky.registry.index sky.registry.settings".split()) | set(
     "copy dataclasses fnmatch hashlib json ntpath pathlib urllib urllib.parse ipaddress".split()
 )
-STATE = INDEX | set("sky.state sky.state.clusters sky.state.codec sky.state.db sky.types fcntl sqlite3".split())
+STATE = INDEX | set(
+    "sky.state sky.state.clusters sky.state.codec sky.state.db sky.types fcntl sqlite3".split()
+)
 LIBRARY = STATE | set("sky.cancel sky.cli.options sky.client".split())
-SESSION = LIBRARY | set("sky.cache sky.config sky.hookspecs sky.session pluggy gc".split()) | set(
-    "sky.registry.observers sky.registry.plugins".split()
+SESSION = (
+    LIBRARY
+    | set("sky.cache sky.config sky.hookspecs sky.session pluggy gc".split())
+    | set("sky.registry.observers sky.registry.plugins".split())
 )
 TASK = set(
     "sky.task sky.task.build sky.task.environment sky.task.fields sky.task.model sky.task.overrides "
     "sky.task.problems sky.task.quantities sky.task.resources sky.task.scalars shlex".split()
 )
-JOB = set("sky.launch sky.launch.jobs sky.node sky.node.engine sky.node.environment sky.node.protocol".split())
+JOB = set(
+    "sky.launch sky.launch.jobs sky.node sky.node.engine sky.node.environment sky.node.protocol".split()
+)
 TOKEN = set("base64 binascii bisect hmac random secrets struct".split())
 EXEC = BASE | SESSION | TASK | JOB | TOKEN | set("sky.cli.launch sky.api select".split())
 # A connection with TLS, and what websocket-client brings along.
-CHANNEL = set("ssl socket http selectors array websocket logging string stringprep textwrap traceback".split()) | set(
-    "unicodedata atexit".split()
-)
+CHANNEL = set(
+    "ssl socket http selectors array websocket logging string stringprep textwrap traceback".split()
+) | set("unicodedata atexit".split())
 KUBERNETES = {
     f"sky_kubernetes{module}"
     for module in (
@@ -77,12 +83,15 @@ KUBERNETES = {
 CLICK_COMPLETION = set("click shlex subprocess selectors select bz2 lzma shutil zlib fcntl".split())
 
 MAY = {
-    "help": BASE | INDEX | set("click textwrap bz2 lzma shutil zlib".split()),  # click asks shutil how wide a terminal is
+    "help": BASE
+    | INDEX
+    | set("click textwrap bz2 lzma shutil zlib".split()),  # click asks shutil how wide a terminal is
     "version": BASE,
     "completion": BASE | INDEX | CLICK_COMPLETION | set("sky.cli.completion".split()),
     "complete": BASE | LIBRARY | CLICK_COMPLETION | set("sky.cli.manage".split()),
     "status": BASE | LIBRARY | set("sky.cli.show".split()),
-    "exec-local": EXEC | set("sky.local sky.local.plugin sky.local.processes sky.local.runner".split())
+    "exec-local": EXEC
+    | set("sky.local sky.local.plugin sky.local.processes sky.local.runner".split())
     | set("selectors subprocess".split()),
     "exec-kubernetes": EXEC | CHANNEL | KUBERNETES,
 }

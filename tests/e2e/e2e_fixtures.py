@@ -25,6 +25,7 @@ def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]
     namespace = f"sky-e2e-{os.getpid()}-{time.time_ns() % 100000}"
     kubeconfig = tmp_path_factory.mktemp("kube") / "config"
     kubeconfig.write_text((TESTBED / "kubeconfig").read_text())
+    os.utime(kubeconfig, (0, 0))  # as users have it: settled, so that its parsed form is kept
     made = Kubernetes(kubeconfig, namespace)
     made.kubectl("create", "namespace", namespace)
     # Pods are refused until a new namespace has its default service account.

@@ -83,7 +83,9 @@ class Running:
     def until(self, text: str, seconds: float = 30) -> None:
         """Wait until it has printed `text` on either output."""
         said = lambda: text in self.out + self.err  # noqa: E731
-        eventually(lambda: said() or self.process.poll() is not None, seconds, f"{text!r} never came: {self.err}")
+        eventually(
+            lambda: said() or self.process.poll() is not None, seconds, f"{text!r} never came: {self.err}"
+        )
         assert said(), f"{text!r} never came: {self.end()}"
 
     def signal(self, number: int) -> None:
@@ -111,7 +113,14 @@ class Sky:
     _running: list[Running] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        for directory in (self.home, self.state, self.project, self.data, self.root / "tmp", self.root / "out"):
+        for directory in (
+            self.home,
+            self.state,
+            self.project,
+            self.data,
+            self.root / "tmp",
+            self.root / "out",
+        ):
             directory.mkdir(parents=True, exist_ok=True)
 
     @property

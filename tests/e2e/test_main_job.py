@@ -17,7 +17,10 @@ UNPRIVILEGED = (
     "{spec: {securityContext: {runAsUser: 1000, runAsGroup: 1000, fsGroup: 1000},"
     " containers: [{securityContext: {readOnlyRootFilesystem: true}}]}}"
 )
-PLACES = ["local", *(f"{image}-{who}" for image in ("debian", "debian-norsync", "busybox") for who in ("root", "1000"))]
+PLACES = [
+    "local",
+    *(f"{image}-{who}" for image in ("debian", "debian-norsync", "busybox") for who in ("root", "1000")),
+]
 
 TASK = """\
 name: main
