@@ -231,7 +231,7 @@ def _dryrun(ses: Session, found: Candidates, task: Task, cluster: str | None, fo
             rejections=[asdict(rejection) for rejection in found.rejections],
             failures=[{"cloud": f.cloud, "reason": f.why, "kind": f.kind} for f in found.failures],
             request=asked,
-            task=task.to_dict(),
+            task=_without_values(task),
         )
     elif found.rows:
         output.line(candidate_table(found))
@@ -239,6 +239,12 @@ def _dryrun(ses: Session, found: Candidates, task: Task, cluster: str | None, fo
             output.line(f"\n{found.rows[0].offer.cloud} would be asked for:\n{asked}")
     found.require()
     return 0
+
+
+def _without_values(task: Task) -> dict[str, Any]:
+    """The task as data; of variables the names alone, since tokens are given as plain ones, too."""
+    shown = task.to_dict()
+    return {**shown, "envs": dict.fromkeys(task.envs)} if task.envs else shown
 
 
 class _Times:
