@@ -158,15 +158,36 @@ def _submit(
 
     engine = jobs.engine_of(session, cluster)
     sink = out or io.BytesIO()
+    job_id = ""
+
+    def heard(stream: Stream) -> None:
+        nonlocal job_id
+        job_id = stream.job_id
+        on_state(stream)
+
     try:
-        stream = engine.submit(job, not detach, sink, on_state)  # type: ignore[arg-type]
+        stream = engine.submit(job, not detach, sink, heard)  # type: ignore[arg-type]
     except HostGone as error:
         raise _gone(session, state, cluster, error) from error
+    except Cancelled as error:
+        raise _detached(cluster.name, job_id) from error
     return Launched(
         cluster=cluster.name,
         job_id=stream.job_id,
         state=stream.state if stream.ended else None,
         exit_code=stream.code if stream.ended else None,
+    )
+
+
+def _detached(cluster_name: str, job_id: str) -> Cancelled:
+    """Who follows a job and gives up ends nothing: say so."""
+    if not job_id:
+        return Cancelled(
+            "cancelled while the job was handed over", remedy=f"sky queue {cluster_name} tells if it runs"
+        )
+    return Cancelled(
+        f"no longer following; job {job_id} goes on",
+        remedy=f"sky logs {cluster_name} {job_id} follows it, sky cancel {cluster_name} {job_id} ends it",
     )
 
 

@@ -16,6 +16,8 @@ def private(*parts: str) -> Path:
     """A directory below `home()`, made with mode 0700 if missing."""
     path = home().joinpath(*parts)
     if not path.is_dir():
+        if parts:
+            private(*parts[:-1])  # parents that mkdir makes by itself are anybody's to read
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
 

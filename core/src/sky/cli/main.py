@@ -190,12 +190,33 @@ def run(argv: list[str]) -> int:
     except BrokenPipeError:
         return 125
     except Exception as error:  # the last resort: no traceback reaches a user
+        failure = _disk_failure(error)
+        if failure is not None:
+            return _failed(failure)
         if os.environ.get("SKY_DEBUG"):
             raise
         sys.stderr.write(
             f"sky: defect: {type(error).__name__}: {error}\nsee the traceback with SKY_DEBUG=1\n"
         )
         return 125
+
+
+def _disk_failure(error: Exception) -> SkyError | None:
+    """A full or read-only disk below `SKY_HOME` is no defect of ours."""
+    import errno
+
+    from sky import paths
+    from sky.errors import SkyError
+
+    if not isinstance(error, OSError):
+        return None
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+    if not full and not str(error.filename or "").startswith(str(paths.home())):
+        return None
+    return SkyError(
+        f"{error.filename or paths.home()}: {error.strerror}",
+        remedy="Sky keeps its state there: mend that, or name another directory in SKY_HOME",
+    )
 
 
 def _refused(error: click.ClickException, argv: list[str]) -> int:

@@ -11,7 +11,7 @@ from sky.errors import SkyError
 from sky.fanout import fan_out
 from sky.launch import names, provision
 from sky.state.clusters import Cluster, ClusterStatus, State, locked
-from sky.types import Allocation
+from sky.types import Allocation, InstanceState
 
 if TYPE_CHECKING:
     from sky.session import Session
@@ -72,7 +72,7 @@ def rebuild(session: Session, state: State, everyone: bool) -> list[str]:
             session.warn(f"{cloud_name} can't be asked: {why}")
             continue
         for allocation in answer.value:
-            if allocation.id not in known:
+            if allocation.id not in known and not _over(session, allocation):
                 added.append(_adopt(session, state, allocation))
     return added
 
@@ -83,6 +83,21 @@ def _lister(session: Session, name: str, tags: dict[str, str]) -> Callable[[], l
         return list(cloud.call("sky_list_clusters", ctx=session.context(cloud, ASK_SECONDS), tags=tags))
 
     return ask
+
+
+def _over(session: Session, allocation: Allocation) -> bool:
+    """Whether it has ended, or is on its way out: nothing to find again. Ours is removed from the cloud."""
+    cloud = session.registry.cloud(allocation.cloud)
+    ctx = session.context(cloud, ASK_SECONDS)
+    try:
+        nodes = cloud.call("sky_query_instances", ctx=ctx, allocation=allocation)
+        if any(node.state is not InstanceState.ENDED for node in nodes):
+            return False
+        if allocation.tags.get(names.TAG_USER) == names.user():
+            cloud.call("sky_terminate_instances", ctx=ctx, allocation=allocation)
+    except SkyError:
+        return False  # it's taken in, and `_adopt` says what is wrong with it
+    return True
 
 
 def _adopt(session: Session, state: State, allocation: Allocation) -> str:

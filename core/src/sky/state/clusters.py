@@ -11,7 +11,7 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,10 +87,19 @@ class State:
             self._connection.close()
             self._connection = None
 
+    def _execute(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """Raises `SkyError` for what the disk or the file is to blame for."""
+        try:
+            return self.connection.execute(sql, values)
+        except sqlite3.IntegrityError:
+            raise
+        except sqlite3.DatabaseError as error:
+            raise db.failure(error) from error
+
     def get(self, name: str) -> Cluster | None:
         if not db.path().exists():
             return None
-        row = self.connection.execute("SELECT * FROM clusters WHERE name = ?", (name,)).fetchone()
+        row = self._execute("SELECT * FROM clusters WHERE name = ?", (name,)).fetchone()
         return _cluster(row) if row else None
 
     def require(self, name: str) -> Cluster:
@@ -113,7 +122,7 @@ class State:
         """Every cluster, newest first. Reads nothing but the file, and makes none."""
         if not db.path().exists():
             return []
-        rows = self.connection.execute("SELECT * FROM clusters ORDER BY created_at DESC, name")
+        rows = self._execute("SELECT * FROM clusters ORDER BY created_at DESC, name")
         return [_cluster(row) for row in rows]
 
     def add(
@@ -122,7 +131,7 @@ class State:
         """Write the row that makes a cluster ours, before anything is asked of its cloud."""
         now = time.time()
         try:
-            self.connection.execute(
+            self._execute(
                 "INSERT INTO clusters (name, id, status, cloud, spec, created_at, used_at, identity, last_use)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (name, cluster_id, ClusterStatus.INIT, cloud, json.dumps(spec), now, now, identity, use),
@@ -139,16 +148,16 @@ class State:
         if "spec" in values:
             values["spec"] = json.dumps(values["spec"])
         assignments = ", ".join(f"{column} = ?" for column in values)
-        self.connection.execute(f"UPDATE clusters SET {assignments} WHERE name = ?", (*values.values(), name))
+        self._execute(f"UPDATE clusters SET {assignments} WHERE name = ?", (*values.values(), name))
 
     def remove(self, name: str) -> None:
         """Forget a cluster: only after its cloud said that nothing of it is left, or by `--purge`."""
-        self.connection.execute("DELETE FROM clusters WHERE name = ?", (name,))
+        self._execute("DELETE FROM clusters WHERE name = ?", (name,))
 
     @contextlib.contextmanager
     def intent(self, cluster: str, cluster_id: str, step: str, detail: str = "") -> Iterator[None]:
         """Record that `step` is about to be done, and how it ended. A row without an end was cut short."""
-        cursor = self.connection.execute(
+        cursor = self._execute(
             "INSERT INTO intents (cluster_id, cluster_name, step, detail, started_at) VALUES (?, ?, ?, ?, ?)",
             (cluster_id, cluster, step, detail, time.time()),
         )
@@ -160,7 +169,7 @@ class State:
             outcome = f"{type(error).__name__}: {error}"
             raise
         finally:
-            self.connection.execute(
+            self._execute(
                 "UPDATE intents SET ended_at = ?, outcome = ? WHERE number = ?",
                 (time.time(), outcome, cursor.lastrowid),
             )
