@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -49,11 +50,12 @@ def create(spec: LaunchSpec) -> Allocation:
             "num_nodes": spec.num_nodes,
             "offer": asdict(spec.offer),
         }
-        temporary = place / f".{_FILE}.{os.getpid()}"
+        temporary = place / f".{_FILE}.{secrets.token_hex(4)}"
         temporary.write_text(json.dumps(document), encoding="utf-8")
         temporary.replace(place / _FILE)
     except OSError as error:
-        shutil.rmtree(place, ignore_errors=True)
+        if _read(place) is None:  # else another caller made it meanwhile
+            shutil.rmtree(place, ignore_errors=True)
         raise ProvisioningFailed(f"can't make {place}: {error.strerror}") from error
     created = _read(place)
     if created is None:
