@@ -124,7 +124,7 @@ class Node:
 
     def list(self) -> list[JobStatus]:
         answer = self.call("list")
-        assert answer.lines == [["end"]], answer
+        assert answer.lines == [["end", str(answer.out.count(b"\n"))]], answer
         return [status for status, _ in protocol.parse_list(answer.out)]
 
     def directory(self, job_id: str | int) -> Path:

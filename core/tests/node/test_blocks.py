@@ -60,7 +60,9 @@ ODD_VALUES = {
     "BYTES": os.fsdecode(bytes(range(1, 256))),
     "EMPTY": "",
     "LONG": "x" * 100_000,
-    **dict.fromkeys("W v id state low d me mask file run first total grant trash known code b IFS".split(), "*"),
+    **dict.fromkeys(
+        "W v id state low d me mask file run first total grant trash known code b IFS".split(), "*"
+    ),
 }
 
 

@@ -54,7 +54,10 @@ def test_title_that_covers_the_environment(node: Node) -> None:
 
 def test_stragglers_of_a_dead_parent_are_known_by_their_group(node: Node) -> None:
     """No cookie, no log, no parent, but still in the job's own session."""
-    node.submit("(env -i PATH=\"$PATH\" sh -c 'echo $$ >pid; exec sleep 1000' >/dev/null 2>&1 &); sleep 1000", follow=False)
+    node.submit(
+        "(env -i PATH=\"$PATH\" sh -c 'echo $$ >pid; exec sleep 1000' >/dev/null 2>&1 &); sleep 1000",
+        follow=False,
+    )
     pid = pid_of(node)
     node.call("cancel", "1", "1")
     assert not alive(pid)

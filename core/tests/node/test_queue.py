@@ -102,7 +102,9 @@ def test_same_token_is_the_same_job(node: Node) -> None:
 
 
 def test_many_at_once(node: Node) -> None:
-    calls = [node.open(node.submission(f"echo {n} >>../ran", follow=False, name=f"n {n}\n")) for n in range(8)]
+    calls = [
+        node.open(node.submission(f"echo {n} >>../ran", follow=False, name=f"n {n}\n")) for n in range(8)
+    ]
     answers = [node.finish(call) for call in calls]
     assert sorted(a.job for a in answers) == list("12345678")
     until(lambda: all(s.state == "SUCCEEDED" for s in node.list()))

@@ -6,13 +6,14 @@ slices from wherever the engine says it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from sky.errors import ConnectionLost, NotYet
+from sky.errors import Cancelled, ConnectionLost, HostGone, NotYet, ProgramMissing, SkyError, Unreachable
 from sky.node import environment, protocol
-from sky.node.engine import Engine, Stream
+from sky.node.engine import RECONNECT_SECONDS
+from sky.node.stream import OnState, Stream, cancelled, given_up
 from sky.types import Job, JobReference, JobStatus, Place
 
 if TYPE_CHECKING:
@@ -32,28 +33,20 @@ class NativeEngine:
         self._runner = runner
         self._place = place
 
-    def submit(
-        self, job: Job, follow: bool, out: BinaryIO, on_state: Callable[[Stream], None] = lambda s: None
-    ) -> Stream:
+    def submit(self, job: Job, follow: bool, out: BinaryIO, on_state: OnState = lambda s: None) -> Stream:
         job = replace(job, envs=environment.of_job(replace(job, secrets={}), self._place))
         reference: JobReference = self._call("sky_submit_job", job=job)
         stream = Stream(job_id=reference.id)
         on_state(stream)
         if follow:
-            self._follow(stream, out, True, on_state)
+            self._follow(stream, _Sink(stream, out), True, on_state)
         return stream
 
     def logs(
-        self,
-        job_id: str,
-        out: BinaryIO,
-        follow: bool,
-        tail: int = -1,
-        on_state: Callable[[Stream], None] = lambda s: None,
+        self, job_id: str, out: BinaryIO, follow: bool, tail: int = -1, on_state: OnState = lambda s: None
     ) -> Stream:
         stream = Stream(job_id=job_id)
-        sink = out if tail < 0 else _Tail(out, tail)
-        self._follow(stream, sink, follow, on_state)
+        self._follow(stream, _Sink(stream, out, tail), follow, on_state)
         return stream
 
     def jobs(self) -> list[tuple[JobStatus, str]]:
@@ -81,77 +74,88 @@ class NativeEngine:
             raise NotYet(f"no job {job_id} on this cluster", remedy="sky queue lists its jobs")
         return found[0]  # type: ignore[no-any-return]
 
-    def _follow(
-        self, stream: Stream, out: BinaryIO, follow: bool, on_state: Callable[[Stream], None]
-    ) -> None:
-        pause = POLL_SECONDS[0]
+    def _follow(self, stream: Stream, sink: _Sink, follow: bool, on_state: OnState) -> None:
+        """Look until all has come. A look that is cut is made again: the next begins where it was."""
+        pause, looked = POLL_SECONDS[0], False
+        lost_since: float | None = None
         while True:
-            status = self._status(stream.job_id)
-            if status.state != stream.state:
-                stream.state, stream.code = status.state, status.exit_code
-                on_state(stream)
-            # Read after asking: whatever the job wrote before its end is in this slice.
-            self._slice(stream, status.reference, out)
-            if status.state.final or not follow:
-                stream.code = status.exit_code
-                stream.ended = status.state.final
-                if isinstance(out, _Tail):
-                    out.finish()
-                return
-            self._session.cancel.wait(pause)
-            self._session.cancel.check()
+            try:
+                if self._look(stream, sink, follow, on_state):
+                    return
+                looked, lost_since = True, None
+                self._session.cancel.wait(pause)
+                self._session.cancel.check()
+            except HostGone:
+                raise
+            except (ConnectionLost, Unreachable) as error:
+                if isinstance(error, Unreachable) and not looked:
+                    raise
+                now = time.monotonic()
+                if lost_since is None:
+                    lost_since = now
+                    self._session.warn(f"{error.message}; connecting again")
+                if now - lost_since > RECONNECT_SECONDS:
+                    raise given_up(self._place, stream, error) from error
+                self._session.cancel.wait(pause)
+            except Cancelled as error:
+                raise cancelled(self._place, stream) from error
             pause = min(pause * 1.5, POLL_SECONDS[1])
 
-    def _slice(self, stream: Stream, reference: JobReference | None, out: BinaryIO) -> None:
+    def _look(self, stream: Stream, sink: _Sink, follow: bool, on_state: OnState) -> bool:
+        status = self._status(stream.job_id)
+        if status.state != stream.state:
+            stream.state = status.state
+            on_state(stream)
+        # Read after asking: whatever the job wrote before its end is in this slice.
+        self._slice(stream, status.reference, sink)
+        sink.place()
+        stream.code = status.exit_code
+        stream.ended = status.state.final or not follow
+        return stream.ended
+
+    def _slice(self, stream: Stream, reference: JobReference | None, sink: _Sink) -> None:
         if reference is None or reference.log_host is None or not reference.log_path:
             return
         host = reference.log_host
-        ended: list[int] = []
-
-        def hear(words: list[str]) -> None:
-            if words[0] == "end":
-                ended.append(int(words[3]))
-
+        lines: list[list[str]] = []
         command, stdin = protocol.call(host.work_dir, "slice", reference.log_path, str(stream.position))
         runner = self._session.registry.runner(host.transport)
         ctx = self._session.context(runner, CALL_SECONDS)
-        before = _Counted(out)
-        runner.call(
-            "sky_run", ctx=ctx, host=host, command=command, stdin=stdin, stdout=before, stderr=protocol.Control(hear)
+        control = protocol.Control(lines.append)
+        code = runner.call(
+            "sky_run", ctx=ctx, host=host, command=command, stdin=stdin, stdout=sink, stderr=control
         )
-        if ended and ended[0] != stream.position + before.count:
+        kind, *rest = lines[-1] if lines and code == 0 else ["cut"]
+        if kind == "missing":
+            raise ProgramMissing(rest[0], remedy=f"{host.name} needs it to show logs: docs/protocol.md")
+        if kind == "error" and rest[:2] != ["no", "file"]:  # the job hasn't written any yet
+            raise SkyError(f"{host.name}: {' '.join(rest)}")
+        if kind == "cut" or (kind == "end" and int(rest[2]) != stream.position):
             raise ConnectionLost(f"{host.name}: the log was cut short")
-        stream.position += before.count
 
 
-class _Counted:
-    def __init__(self, out: BinaryIO) -> None:
-        self._out, self.count = out, 0
+class _Sink:
+    """Passes the log on and counts it; of what is there at first, only the last `tail` lines if not negative."""
 
-    def write(self, data: bytes) -> int:
-        self._out.write(data)
-        self.count += len(data)
-        return len(data)
-
-    def flush(self) -> None:
-        self._out.flush()
-
-
-class _Tail:
-    """Keeps the last lines of what is there at first; afterwards passes everything on."""
-
-    def __init__(self, out: BinaryIO, lines: int) -> None:
-        self._out, self._lines, self._kept = out, lines, b""
-
-    def write(self, data: bytes) -> int:
-        self._kept = b"".join((self._kept + data).splitlines(keepends=True)[-self._lines :] if self._lines else [])
-        return len(data)
-
-    def finish(self) -> None:
-        self._out.write(self._kept)
+    def __init__(self, stream: Stream, out: BinaryIO, tail: int = -1) -> None:
+        self._stream, self._out, self._tail = stream, out, tail
         self._kept = b""
 
+    def write(self, data: bytes) -> int:
+        self._stream.position += len(data)
+        if self._tail < 0:
+            self._out.write(data)
+        else:
+            lines = (self._kept + data).split(b"\n")
+            # The last part is a line only if something is in it.
+            keep = self._tail + (1 if lines[-1] == b"" else 0)
+            self._kept = b"\n".join(lines[-keep:]) if self._tail else b""
+        return len(data)
+
+    def place(self) -> None:
+        """The first look is through: what was kept of it is shown, and from now on everything."""
+        self._out.write(self._kept)
+        self._kept, self._tail = b"", -1
+
     def flush(self) -> None:
         self._out.flush()
-
-

@@ -117,7 +117,7 @@ end_members() { # DIR GRACE_SECONDS: stop them all, then TERM, then KILL
     nap 0.1
   done
   left=50
-  while freeze "$1" && [ -n "$living" ]; do
+  while [ -n "$living" ] && freeze "$1" && [ -n "$living" ]; do
     kill -KILL $living 2>/dev/null
     left=$((left - 1))
     [ $left -gt 0 ] || return 1
@@ -367,7 +367,7 @@ list() { # every job, oldest first; starts what was submitted and never started
       "$devices" "$name" "$j"
     hint=$((hint + 1))
   done
-  say end
+  say "end $((hint - 1))"
 }
 
 cancel() { # ID|all GRACE_SECONDS
