@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -11,22 +10,13 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for the module below, in whatever way pytest imports tests
 
-from node_harness import BUSYBOX_APPLETS, SHELLS, Node, check_clean, make_node  # noqa: E402
+from node_harness import SHELLS, Node, check_clean, make_node, make_paths
 
 
 @pytest.fixture(scope="session")
 def paths(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     """For each kind of node, its PATH."""
-    found = {}
-    for kind, sh in (("dash", "dash"), ("busybox", "busybox"), ("bash", "bash")):
-        program = shutil.which(sh)
-        if program is None:
-            continue
-        directory = tmp_path_factory.mktemp(f"path-{kind}")
-        for name in BUSYBOX_APPLETS if kind == "busybox" else ("sh",):
-            (directory / name).symlink_to(program)
-        found[kind] = str(directory) if kind == "busybox" else f"{directory}:/usr/bin:/bin"
-    return found
+    return make_paths(tmp_path_factory.mktemp("paths"))
 
 
 @pytest.fixture(params=SHELLS)

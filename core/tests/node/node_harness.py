@@ -9,22 +9,49 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+
 from sky.node import protocol
 from sky.types import Job, JobState, JobStatus
 
 SHELLS = ("dash", "busybox")
 """dash: with GNU programs, and bash for the user's blocks. busybox: nothing but its applets."""
 
-BUSYBOX_APPLETS = (
-    "sh dd ln mkdir mv rm cat sleep setsid wc grep ls date head tail id kill "
-    "env true seq yes tr printf tee od stty touch chmod"
-).split()
+BUSYBOX_APPLETS = [
+    "sh",
+    "dd",
+    "ln",
+    "mkdir",
+    "mv",
+    "rm",
+    "cat",
+    "sleep",
+    "setsid",
+    "wc",
+    "grep",
+    "ls",
+    "date",
+    "head",
+    "tail",
+    "id",
+    "kill",
+    "env",
+    "true",
+    "seq",
+    "yes",
+    "tr",
+    "printf",
+    "tee",
+    "od",
+    "stty",
+    "touch",
+    "chmod",
+]
 MARK = "SKY_NODE_TEST"
 
 
@@ -196,6 +223,21 @@ def kill(pids: list[int], number: int = signal.SIGKILL) -> None:
             os.kill(pid, number)
         except ProcessLookupError:
             continue
+
+
+def make_paths(directory: Path) -> dict[str, str]:
+    """For each kind of node that can be had here, its PATH."""
+    found = {}
+    for kind in ("dash", "busybox", "bash"):
+        program = shutil.which(kind)
+        if program is None:
+            continue
+        links = directory / kind
+        links.mkdir()
+        for name in BUSYBOX_APPLETS if kind == "busybox" else ("sh",):
+            (links / name).symlink_to(program)
+        found[kind] = str(links) if kind == "busybox" else f"{links}:/usr/bin:/bin"
+    return found
 
 
 def make_node(kind: str, paths: Mapping[str, str], directory: Path) -> Node:

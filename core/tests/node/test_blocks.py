@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from node_harness import Node
+
 from sky.types import JobState
 
 
@@ -61,7 +62,27 @@ ODD_VALUES = {
     "EMPTY": "",
     "LONG": "x" * 100_000,
     **dict.fromkeys(
-        "W v id state low d me mask file run first total grant trash known code b IFS".split(), "*"
+        [
+            "W",
+            "v",
+            "id",
+            "state",
+            "low",
+            "d",
+            "me",
+            "mask",
+            "file",
+            "run",
+            "first",
+            "total",
+            "grant",
+            "trash",
+            "known",
+            "code",
+            "b",
+            "IFS",
+        ],
+        "*",
     ),
 }
 

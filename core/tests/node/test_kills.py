@@ -18,11 +18,12 @@ from typing import Any
 
 import pytest
 from node_harness import SHELLS, Node, alive, check_clean, job, make_node, until
-from sky.node import protocol
-from sky.types import Command
 from test_cancel import driver_of, pid_of
 
-COUNTED = "dd ln mkdir mv rm cat sleep setsid wc grep ls date".split()
+from sky.node import protocol
+from sky.types import Command
+
+COUNTED = ["dd", "ln", "mkdir", "mv", "rm", "cat", "sleep", "setsid", "wc", "grep", "ls", "date"]
 SHIM = """#!{sh}
 # PROGRAM ARGS...: counted by role; `role when number` in `kill` says where to die.
 role=submitter

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from node_harness import Node
+
 from sky.node import protocol
 
 TEXT = b"one\ntwo\n\nthree\nfour without end"

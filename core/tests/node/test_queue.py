@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from node_harness import Node, alive, job, kill, until
-from sky.node import protocol
 from test_cancel import driver_of
+
+from sky.node import protocol
 
 
 def of_8(need: float) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from node_harness import BUSYBOX_APPLETS, Node, alive
-from sky.node import protocol
 from test_cancel import pid_of
+
+from sky.node import protocol
 
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 OTHER_USER = 65534

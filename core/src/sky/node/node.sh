@@ -34,18 +34,18 @@ fact() { # FILE: sets v to its value; fails while it is absent
 
 # --- processes ---------------------------------------------------------------------------------------
 
-born() { # PID: sets b to its start time in ticks since boot; fails when it is dead, also as a zombie
-  b=
+born() { # PID: sets b to its start time in ticks since boot, g to its group; fails when it is dead, also as a zombie
+  b= g=
   { read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
   set -- ${stat##*) }
-  [ "$1" != Z ] && [ "$1" != X ] && b=${20}
+  [ "$1" != Z ] && [ "$1" != X ] && b=${20} g=$3
 }
 alive() { # PID:START
   born "${1%%:*}" && [ "$b" = "${1##*:}" ]
 }
 
 born $$
-me=$$:$b # unlike the pid alone, no other process ever has this name
+my_group=$g me=$$:$b # unlike the pid alone, no other process ever has this name
 
 # Members of a job: whoever carries its cookie, writes to its log, shares a session or group with one that
 # does, or descends from one; to a fixed point. What was a member once stays one, so that a process which
@@ -91,8 +91,8 @@ END
 note() { # PID: never pid 1, never ourselves
   case " $known 1 $$ " in *" $1 "*) ;; *) known="$known $1" ;; esac
 }
-note_group() { # ID of a group or session, 0 if the process has none
-  case " $groups 0 " in *" $1 "*) ;; *) groups="$groups $1" signal_groups="$signal_groups -$1" ;; esac
+note_group() { # ID of a group or session, 0 if the process has none; never that of pid 1 or our own
+  case " $groups 0 1 $my_group " in *" $1 "*) ;; *) groups="$groups $1" signal_groups="$signal_groups -$1" ;; esac
 }
 
 freeze() { # DIR: stop all its members; sets $living
