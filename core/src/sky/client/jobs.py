@@ -1,0 +1,109 @@
+"""Jobs of clusters: what there is, their logs, and ending them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from sky.client.common import Launched, OnState, gone, silent
+from sky.errors import HostGone, UsageError
+from sky.state.clusters import State
+from sky.types import JobStatus
+
+if TYPE_CHECKING:
+    from sky.session import Session
+
+
+def queue(cluster_name: str, *, session: Session | None = None) -> list[JobStatus]:
+    """Every job of a cluster, oldest first, as the place itself tells."""
+    from sky.launch import jobs
+
+    session = session or silent()
+    with State() as state:
+        cluster = state.require(cluster_name)
+        engine = jobs.engine_of(session, cluster)
+        try:
+            return [job for job, _ in engine.jobs()]
+        except HostGone as error:
+            raise gone(session, state, cluster, error) from error
+
+
+def logs(
+    cluster_name: str,
+    job_id: str | None = None,
+    *,
+    session: Session | None = None,
+    follow: bool = True,
+    tail: int = -1,
+    out: BinaryIO | None = None,
+    on_state: OnState = lambda stream: None,
+) -> Launched:
+    """Pass the log of a job (by default the newest) to `out`: all of it or the last `tail` lines."""
+    from sky.launch import jobs
+
+    session = session or silent()
+    with State() as state:
+        cluster = state.require(cluster_name)
+        engine = jobs.engine_of(session, cluster)
+        try:
+            chosen = job_id or _newest(engine.jobs(), cluster_name)
+            stream = engine.logs(chosen, out or io.BytesIO(), follow, tail, on_state)
+        except HostGone as error:
+            raise gone(session, state, cluster, error) from error
+    return Launched(cluster=cluster_name, job_id=chosen, state=stream.state, exit_code=stream.code)
+
+
+def _newest(found: Sequence[tuple[JobStatus, str]], cluster_name: str) -> str:
+    if not found:
+        raise UsageError(
+            f"cluster {cluster_name!r} has no jobs", remedy=f"sky exec {cluster_name} -- COMMAND"
+        )
+    return found[-1][0].id
+
+
+def sync_down_logs(
+    cluster_name: str, job_ids: Sequence[str], target: str, *, session: Session | None = None
+) -> dict[str, Path]:
+    """Copy logs of jobs (by default all) to `target`/ID/run.log; paths by job id."""
+    from sky.launch import files, jobs
+    from sky.types import Transfer
+
+    session = session or silent()
+    with State() as state:
+        cluster = state.require(cluster_name)
+        found = {status.id: status for status, _ in jobs.engine_of(session, cluster).jobs()}
+    paths = {}
+    for job_id in job_ids or list(found):
+        reference = found[job_id].reference if job_id in found else None
+        if reference is None or reference.log_host is None:
+            raise UsageError(
+                f"cluster {cluster_name!r} has no job {job_id}", remedy="sky queue lists its jobs"
+            )
+        path = Path(target, job_id, "run.log")
+        files.one(
+            session,
+            reference.log_host,
+            Transfer(direction="down", source=reference.log_path, target=str(path.absolute())),
+        )
+        paths[job_id] = path
+    return paths
+
+
+def cancel(
+    cluster_name: str, job_ids: Sequence[str] = (), *, session: Session | None = None, every: bool = False
+) -> list[tuple[str, str]]:
+    """End jobs and everything they started; (id, state afterwards) of each. Finished jobs stay as they are."""
+    from sky.launch import jobs
+
+    session = session or silent()
+    with State() as state:
+        cluster = state.require(cluster_name)
+        engine = jobs.engine_of(session, cluster)
+        if not every and not job_ids:
+            job_ids = [_newest(engine.jobs(), cluster_name)]
+        result: list[tuple[str, str]] = []
+        for which in ["all"] if every else job_ids:
+            result += engine.cancel(which)
+        return result
