@@ -7,7 +7,6 @@ are listed in full, others by their top-level name (`importlib`, `urllib` and `c
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import textwrap
@@ -42,57 +41,121 @@ os._exit(code)
 IN_FULL = ("sky", "sky_kubernetes", "importlib", "urllib", "concurrent")
 
 # What every command may import: finding the command, and a failure's two lines.
-BASE = set("sky sky.cli sky.cli.main sky.cli.output sky.errors locale signal".split())
+BASE = {"sky", "sky.cli", "sky.cli.main", "sky.cli.output", "sky.errors", "locale", "signal"}
 # The index of plugins, read for the names of the commands that they add.
-INDEX = set("sky.paths sky.registry sky.registry.index sky.registry.settings".split()) | set(
-    "copy dataclasses fnmatch hashlib json ntpath pathlib urllib urllib.parse ipaddress".split()
-)
-STATE = INDEX | set(
-    "sky.state sky.state.clusters sky.state.codec sky.state.db sky.types fcntl sqlite3".split()
-)
-LIBRARY = STATE | set("sky.cancel sky.cli.options sky.client".split())
+INDEX = {"sky.paths", "sky.registry", "sky.registry.index", "sky.registry.settings"} | {
+    "copy",
+    "dataclasses",
+    "fnmatch",
+    "hashlib",
+    "json",
+    "ntpath",
+    "pathlib",
+    "urllib",
+    "urllib.parse",
+    "ipaddress",
+}
+STATE = INDEX | {
+    "sky.state",
+    "sky.state.clusters",
+    "sky.state.codec",
+    "sky.state.db",
+    "sky.types",
+    "fcntl",
+    "sqlite3",
+}
+LIBRARY = STATE | {"sky.cancel", "sky.cli.options", "sky.client", "sky.client.common"}
 SESSION = (
     LIBRARY
-    | set("sky.cache sky.config sky.hookspecs sky.session pluggy gc".split())
-    | set("sky.registry.observers sky.registry.plugins".split())
+    | {"sky.cache", "sky.config", "sky.hookspecs", "sky.session", "pluggy", "gc"}
+    | {"sky.registry.observers", "sky.registry.plugins"}
 )
-TASK = set(
-    "sky.task sky.task.build sky.task.environment sky.task.fields sky.task.model sky.task.overrides "
-    "sky.task.problems sky.task.quantities sky.task.resources sky.task.scalars shlex".split()
-)
-JOB = set(
-    "sky.launch sky.launch.jobs sky.node sky.node.engine sky.node.environment sky.node.protocol".split()
-)
-TOKEN = set("base64 binascii bisect hmac random secrets struct".split())
-EXEC = BASE | SESSION | TASK | JOB | TOKEN | set("sky.cli.launch sky.api select".split())
+TASK = {
+    "sky.task",
+    "sky.task.build",
+    "sky.task.environment",
+    "sky.task.fields",
+    "sky.task.model",
+    "sky.task.overrides",
+    "sky.task.problems",
+    "sky.task.quantities",
+    "sky.task.resources",
+    "sky.task.scalars",
+    "shlex",
+}
+JOB = {
+    "sky.launch",
+    "sky.launch.jobs",
+    "sky.node",
+    "sky.node.engine",
+    "sky.node.stream",
+    "sky.client.launching",
+    "sky.node.environment",
+    "sky.node.protocol",
+}
+TOKEN = {"base64", "binascii", "bisect", "hmac", "random", "secrets", "struct"}
+EXEC = BASE | SESSION | TASK | JOB | TOKEN | {"sky.cli.launch", "sky.api", "select"}
 # A connection with TLS, and what websocket-client brings along.
-CHANNEL = set(
-    "ssl socket http selectors array websocket logging string stringprep textwrap traceback".split()
-) | set("unicodedata atexit".split())
+CHANNEL = {
+    "ssl",
+    "socket",
+    "http",
+    "selectors",
+    "array",
+    "websocket",
+    "logging",
+    "string",
+    "stringprep",
+    "textwrap",
+    "traceback",
+} | {"unicodedata", "atexit"}
 KUBERNETES = {
     f"sky_kubernetes{module}"
     for module in (
         "",
-        *(
-            ".plugin .runner .wrapper .stdin_pump .exec_channel .masking .upgrade .transport .connections"
-            " .api_client .api_errors .auth .kubeconfig .kubeconfig_file"
-        ).split(),
+        *[
+            ".plugin",
+            ".runner",
+            ".wrapper",
+            ".stdin_pump",
+            ".exec_channel",
+            ".masking",
+            ".upgrade",
+            ".transport",
+            ".connections",
+            ".api_client",
+            ".api_errors",
+            ".auth",
+            ".kubeconfig",
+            ".kubeconfig_file",
+        ],
     )
 }
 # click.shell_completion asks bash for its version.
-CLICK_COMPLETION = set("click shlex subprocess selectors select bz2 lzma shutil zlib fcntl".split())
+CLICK_COMPLETION = {
+    "click",
+    "shlex",
+    "subprocess",
+    "selectors",
+    "select",
+    "bz2",
+    "lzma",
+    "shutil",
+    "zlib",
+    "fcntl",
+}
 
 MAY = {
     "help": BASE
     | INDEX
-    | set("click textwrap bz2 lzma shutil zlib".split()),  # click asks shutil how wide a terminal is
+    | {"click", "textwrap", "bz2", "lzma", "shutil", "zlib"},  # click asks shutil how wide a terminal is
     "version": BASE,
-    "completion": BASE | INDEX | CLICK_COMPLETION | set("sky.cli.completion".split()),
-    "complete": BASE | LIBRARY | CLICK_COMPLETION | set("sky.cli.manage".split()),
-    "status": BASE | LIBRARY | set("sky.cli.show".split()),
+    "completion": BASE | INDEX | CLICK_COMPLETION | {"sky.cli.completion"},
+    "complete": BASE | LIBRARY | CLICK_COMPLETION | {"sky.cli.manage"},
+    "status": BASE | LIBRARY | {"sky.cli.show", "sky.client.clusters"},
     "exec-local": EXEC
-    | set("sky.local sky.local.plugin sky.local.processes sky.local.runner".split())
-    | set("selectors subprocess".split()),
+    | {"sky.local", "sky.local.plugin", "sky.local.processes", "sky.local.runner"}
+    | {"selectors", "subprocess"},
     "exec-kubernetes": EXEC | CHANNEL | KUBERNETES,
 }
 NEVER = {

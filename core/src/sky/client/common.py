@@ -30,6 +30,7 @@ class Launched:
 
 
 def silent() -> Session:
+    """The session of a caller who brought none: it shows nothing."""
     # Imported here: `status` of what is known needs no session, and so neither plugins nor configuration.
     from sky.session import Session
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -52,7 +52,7 @@ def job_from(task: Task, cluster: Cluster, with_setup: bool) -> Job:
     wanted = next((r.accelerator for r in task.resources if r.accelerator is not None), None)
     has = offer.accelerator.count if offer is not None and offer.accelerator is not None else 0
     return Job(
-        token=secrets.token_hex(8),
+        token=os.urandom(8).hex(),
         name=task.name or "",
         setup=task.setup if with_setup else None,
         run=task.run,
