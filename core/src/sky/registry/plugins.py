@@ -108,7 +108,9 @@ class Registry:
     """All installed plugins. One for a process (`get()`); threads may share it."""
 
     def __init__(self, entries: Iterable[index.Entry] | None = None) -> None:
-        self._entries = tuple(index.entries() if entries is None else entries)
+        found = index.entries() if entries is None else entries
+        # What comes with the core keeps its names, whoever else claims them and wherever that sorts.
+        self._entries = tuple(sorted(found, key=lambda entry: entry.dist != "sky-core"))
         self._loaded: dict[tuple[str, str], Plugin | LoadFailure] = {}
         self._lock = threading.RLock()
         self._observers: Observers | None = None
@@ -158,7 +160,6 @@ class Registry:
 
     def _load(self, kind: str, name: str) -> Plugin:
         candidates = [entry for entry in self.entries(kind) if entry.name == name]
-        candidates.sort(key=lambda entry: entry.dist != "sky-core")
         if not candidates:
             raise self._unknown(kind, name)
         entry = candidates[0]

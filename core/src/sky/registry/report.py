@@ -45,8 +45,8 @@ def _row(registry: plugins.Registry, entry: index.Entry, load: bool) -> Row:
     if entry.kind == "command":
         return _command(entry, row) if load else row("available")
     try:
+        registry.check_unique(entry)
         if not load:
-            registry.check_unique(entry)
             return row("available")
         plugin = registry.get(entry.kind, entry.name)
     except plugins.LoadFailure as failure:
