@@ -22,7 +22,7 @@ from sky.types import Job, JobState, JobStatus
 SHELLS = ("dash", "busybox")
 """dash: with GNU programs, and bash for the user's blocks. busybox: nothing but its applets."""
 
-BUSYBOX_APPLETS = [
+NEEDED = (
     "sh",
     "dd",
     "ln",
@@ -38,20 +38,8 @@ BUSYBOX_APPLETS = [
     "date",
     "head",
     "tail",
-    "id",
-    "kill",
-    "env",
-    "true",
-    "seq",
-    "yes",
-    "tr",
-    "printf",
-    "tee",
-    "od",
-    "stty",
-    "touch",
-    "chmod",
-]
+)
+BUSYBOX_APPLETS = (*NEEDED, "id", "kill", "env", "true", "seq", "yes", "tr", "printf", "touch", "chmod")
 MARK = "SKY_NODE_TEST"
 
 
@@ -88,7 +76,7 @@ class Node:
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
     env: dict[str, str] = field(default_factory=dict)
     """More of the host's own environment."""
-    preexec: Callable[[], None] | None = None
+    preexec: Callable[[], object] | None = None
     work_dir: str = ""
 
     @property
@@ -149,7 +137,7 @@ class Node:
     ) -> tuple[Any, io.BytesIO]:
         return protocol.submit(self.work_dir, job(run, **fields), dict(env), follow)
 
-    def list(self) -> list[JobStatus]:
+    def jobs(self) -> list[JobStatus]:
         answer = self.call("list")
         assert answer.lines == [["end", str(answer.out.count(b"\n"))]], answer
         return [status for status, _ in protocol.parse_list(answer.out)]
@@ -158,7 +146,7 @@ class Node:
         return self.work / "j" / (self.work / "q" / str(job_id)).read_text().strip()
 
     def state(self, job_id: str | int) -> JobState | None:
-        return next((status.state for status in self.list() if status.id == str(job_id)), None)
+        return next((status.state for status in self.jobs() if status.id == str(job_id)), None)
 
     def wait(self, job_id: str | int, *states: str) -> JobState:
         """Until the job is in one of `states`; final ones if none are named."""
@@ -168,7 +156,7 @@ class Node:
         return (self.directory(job_id) / "log").read_bytes()
 
     def wait_log(self, job_id: str | int, text: bytes) -> bytes:
-        return until(lambda: text in self.log(job_id) and self.log(job_id))
+        return until(lambda: text in self.log(job_id) and self.log(job_id))  # type: ignore[no-any-return]
 
     def living(self) -> list[int]:
         """Processes that were started here and still carry this node's mark."""

@@ -167,7 +167,7 @@ class Jobs(RuleBasedStateMachine):
 
 def explore(kind: str, examples: int, steps: int) -> None:
     machine = type(f"Jobs_{kind}", (Jobs,), {"kind": kind})
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         machine,
         settings=settings(
             max_examples=examples,
@@ -184,7 +184,7 @@ def explore(kind: str, examples: int, steps: int) -> None:
 def test_any_order(kind: str) -> None:
     if shutil.which(kind) is None:
         pytest.skip(f"no {kind} here")
-    explore(kind, 15, 14)
+    explore(kind, 8, 12)
 
 
 @pytest.mark.soak

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 
 import pytest
@@ -28,7 +29,7 @@ from sky.types import JobState
 def test_exit_code(node: Node, run: str, codes: set[int]) -> None:
     answer = node.submit(run)
     assert answer.end[0] == "FAILED" and int(answer.end[1]) in codes
-    (status,) = node.list()
+    (status,) = node.jobs()
     assert status.state is JobState.FAILED and status.exit_code in codes
 
 
@@ -52,7 +53,8 @@ def test_crlf(node: Node) -> None:
     assert answer.out == b"setup\nyes\n"
 
 
-# Names that the script uses itself are among them.
+OWN_NAMES = re.findall(r"\w+", "W v id state low d me mask file run first total grant trash known code b IFS")
+"""Variables of the script itself."""
 ODD_VALUES = {
     "QUOTES": "it's \"quoted\" 'twice''",
     "LINES": "\none\n\ntwo\n",
@@ -129,7 +131,7 @@ def test_interpreter_that_is_not_there(node: Node) -> None:
 
 
 def test_umask_directory_and_stdin(node: Node) -> None:
-    node.preexec = lambda: os.umask(0o027) and None  # type: ignore[func-returns-value]
+    node.preexec = lambda: os.umask(0o027)
     answer = node.submit("umask; pwd; cat; echo >made")
     assert answer.out.splitlines() == [b"0027", os.fsencode(node.home / "sky_workdir")]
     assert (node.home / "sky_workdir/made").stat().st_mode & 0o777 == 0o640

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from node_harness import Node, alive, kill, processes, until
@@ -30,9 +31,9 @@ def test_everything_is_gone(node: Node, kind: str) -> None:
     answer = node.call("cancel", "1", "1")
     assert answer.lines == [["cancelled", "1", "CANCELLED"], ["end"]]
     assert not alive(pid) and not node.living()
-    (status,) = node.list()
+    (status,) = node.jobs()
     assert (status.state, status.exit_code) == ("CANCELLED", None)
-    assert "env" not in os.listdir(node.directory(1))
+    assert not (node.directory(1) / "env").exists()
 
 
 def test_title_that_covers_the_environment(node: Node) -> None:
@@ -84,13 +85,13 @@ def test_others_stay(node: Node) -> None:
     pid_of(node)
     other = int(until(lambda: (node.home / "other").exists() and (node.home / "other").read_text()))
     node.call("cancel", "2", "1")
-    assert alive(other) and [s.state for s in node.list()] == ["RUNNING", "CANCELLED"]
+    assert alive(other) and [s.state for s in node.jobs()] == ["RUNNING", "CANCELLED"]
     node.call("cancel", "1", "1")
 
 
 def test_every_state(node: Node) -> None:
     node.submit("exit 3")
-    one = {"accelerators_per_node": 1, "place_accelerators_per_node": 1}
+    one: dict[str, Any] = {"accelerators_per_node": 1, "place_accelerators_per_node": 1}
     node.submit("echo never", setup="sleep 1000", follow=False, **one)
     node.wait(2, "SETTING_UP")
     node.submit("echo ran >ran", follow=False, **one)
@@ -98,7 +99,7 @@ def test_every_state(node: Node) -> None:
     assert node.call("cancel", "9", "1").lines == [["unknown", "9"], ["end"]]
     assert node.call("cancel", "1", "1").of("cancelled") == [["1", "FAILED"]]
     follow = node.open(node.submission("true", **one))
-    until(lambda: len(node.list()) == 4)
+    until(lambda: len(node.jobs()) == 4)
     answer = node.call("cancel", "all", "1")
     assert answer.of("cancelled") == [[i, "CANCELLED"] for i in "432"] + [["1", "FAILED"]]
     assert node.finish(follow).end == ["CANCELLED", "-", "0"]

@@ -130,7 +130,11 @@ def engine(
     )
     allocation = Allocation(id="c-1", cloud="local", cluster_name="c", tags={}, num_nodes=1)
     yield Engine(cast(Any, session), cast(Any, runner), Place(allocation=allocation, hosts=(host,)))
-    living = lambda: processes(lambda p: p != os.getpid() and f"{MARK}={tmp_path}".encode() in environ(p))  # noqa: E731
+
+    def living() -> list[int]:
+        mark = f"{MARK}={tmp_path}".encode()
+        return processes(lambda pid: pid != os.getpid() and mark in environ(pid))
+
     try:
         until(lambda: not living(), 5)
     finally:

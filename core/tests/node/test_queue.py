@@ -22,18 +22,21 @@ def test_variables(node: Node) -> None:
     assert node.submit(show, **of_8(8), env={"CUDA_VISIBLE_DEVICES": "9"}).out == b"[0,1,2,3,4,5,6,7]\n"
     assert node.submit(show, **of_8(0)).out == b"[]\n"
     assert node.submit(show).out == b"[unset]\n"
-    assert [s.accelerators for s in node.list()] == ["0", "0", "0,1,2,3,4,5,6,7", "", ""]
+    assert [s.accelerators for s in node.jobs()] == ["0", "0", "0,1,2,3,4,5,6,7", "", ""]
 
 
 def test_more_than_there_are_is_refused(node: Node) -> None:
     answer = node.submit("true", **of_8(9))
     assert answer.of("error") and "9" in " ".join(answer.of("error")[0])
-    assert node.list() == []
+    assert node.jobs() == []
 
 
 def test_order_and_grants(node: Node) -> None:
     """Each job waits until told; a small job behind a big one that doesn't fit stays behind it."""
-    record = 'echo "start $N $CUDA_VISIBLE_DEVICES" >>../record; until [ -e ../go$N ]; do sleep 0.01; done; echo "end $N $CUDA_VISIBLE_DEVICES" >>../record'
+    record = (
+        'echo "start $N $CUDA_VISIBLE_DEVICES" >>../record; until [ -e ../go$N ]; do sleep 0.01; done; '
+        'echo "end $N $CUDA_VISIBLE_DEVICES" >>../record'
+    )
     needs = (4, 4, 4, 8, 1)
     for number, need in enumerate(needs, 1):
         node.submit(record, follow=False, env={"N": str(number)}, **of_8(need))
@@ -50,15 +53,15 @@ def test_order_and_grants(node: Node) -> None:
         assert node.wait(number) == "SUCCEEDED"
     held: set[str] = set()
     for line in (node.home / "record").read_text().splitlines():
-        what, number, devices = line.split()
+        what, name, devices = line.split()
         granted = set(devices.split(","))
-        assert len(granted) == needs[int(number) - 1]
+        assert len(granted) == needs[int(name) - 1]
         if what == "start":
             assert not granted & held
             held |= granted
         else:
             held -= granted
-    statuses = node.list()
+    statuses = node.jobs()
     starts = [s.started_at for s in statuses]
     assert starts[2:] == sorted(starts[2:]) and None not in starts  # type: ignore[type-var]
 
@@ -97,7 +100,7 @@ def test_same_token_is_the_same_job(node: Node) -> None:
     calls = [node.open(protocol.submit("", made, {}, True)) for _ in range(4)]
     answers = [node.finish(call) for call in calls]
     assert {(a.job, a.out, tuple(a.end)) for a in answers} == {("1", b"out\n", ("SUCCEEDED", "0", "4"))}
-    assert (node.home / "ran").read_text() == "x\n" and len(node.list()) == 1
+    assert (node.home / "ran").read_text() == "x\n" and len(node.jobs()) == 1
     again = node.finish(node.open(protocol.submit("", made, {}, True)))
     assert again.out == b"out\n" and again.end[0] == "SUCCEEDED"
 
@@ -108,6 +111,6 @@ def test_many_at_once(node: Node) -> None:
     ]
     answers = [node.finish(call) for call in calls]
     assert sorted(a.job for a in answers) == list("12345678")
-    until(lambda: all(s.state == "SUCCEEDED" for s in node.list()))
+    until(lambda: all(s.state == "SUCCEEDED" for s in node.jobs()))
     assert sorted((node.home / "ran").read_text().split()) == list("01234567")
-    assert {s.name for s in node.list()} == {f"n {n}\n" for n in range(8)}
+    assert {s.name for s in node.jobs()} == {f"n {n}\n" for n in range(8)}

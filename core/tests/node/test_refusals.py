@@ -61,7 +61,7 @@ def test_disk_full_with_a_body(small_disk: Node) -> None:
     answer = small_disk.submit("true", env={"BIG": "x" * 20_000}, setup="true")
     assert "disk full" in " ".join(answer.of("error")[0])
     assert small_disk.call("list").out.count(b"\n") == 1
-    assert len(os.listdir(Path(small_disk.work_dir) / "j")) == 1
+    assert len(list(Path(small_disk.work_dir, "j").iterdir())) == 1
     filler.unlink()
     assert small_disk.submit("echo x").job == "2"
 
@@ -148,11 +148,11 @@ def test_interrupted_upload_of_the_script(node: Node) -> None:
             check=False,
         )
         assert b"sky1 error" in done.stderr and b"sky1 end" not in done.stderr
-    assert node.list() == []
+    assert node.jobs() == []
 
 
 def test_interrupted_upload_of_a_job(node: Node) -> None:
-    node.list()
+    node.jobs()
     command, stdin = node.submission("echo ran >../ran", env={"A": "b"}, setup="true")
     data = stdin.getvalue()
     sh = shutil.which("sh", path=node.path)
@@ -167,7 +167,7 @@ def test_interrupted_upload_of_a_job(node: Node) -> None:
             check=False,
         )
         assert b"sky1 error" in done.stderr and b"sky1 job" not in done.stderr
-    assert node.list() == [] and os.listdir(node.work / "j") == []
+    assert node.jobs() == [] and not list((node.work / "j").iterdir())
     assert not (node.home / "ran").exists()
 
 

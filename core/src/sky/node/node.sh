@@ -25,7 +25,13 @@ tidy() { # what `once` left; a process each is too dear to be started for every 
   [ -z "$trash" ] || (IFS=$newline; set -f; rm -f $trash)
   trash=
 }
-trash= newline='
+clock() { # sets now, in seconds since the epoch; starts a process only the first time
+  { read -r up _ </proc/uptime; } 2>/dev/null || { now=$(date +%s); return; }
+  up=${up%%.*}
+  [ -n "$boot" ] || boot=$(($(date +%s) - up))
+  now=$((boot + up))
+}
+boot= trash= newline='
 '
 fact() { # FILE: sets v to its value; fails while it is absent
   v=
@@ -173,7 +179,7 @@ in_cancel() { # DIR: whether one is at work who will record a result in the driv
 start() { # DIR: a driver for it. Two may start; one claims the job, the other leaves.
   # setsid forks, and its parent returns, only when it is a group leader already: hence twice. It is not
   # put in the background by `&`, as a shell then has it and the user's programs ignore SIGINT for ever.
-  SKY_JOB_COOKIE=${1##*/} setsid setsid sh "$self" "$W" drive "$1" "${mask:-022}" </dev/null >/dev/null 2>&1
+  SKY_JOB_COOKIE=${1##*/} setsid setsid sh "$self" "$W" drive "$1" "${mask:-022}" "$boot" </dev/null >/dev/null 2>&1
 }
 
 my_turn() { # ID NEED TOTAL: first come, first served among the jobs that need devices; sets grant
@@ -211,9 +217,9 @@ holds() { # DIR: whether its devices are taken; a lost driver's job holds them w
 
 # --- one job, from its start to its result -----------------------------------------------------------
 
-drive() { # DIR UMASK
+drive() { # DIR UMASK BOOT_TIME
   cd "$1" || exit 1
-  mask=$2
+  mask=$2 boot=$3
   once driver "$me" || { tidy; exit 0; }
   printf '%60s\n' '' >"result.$me" # room that `finish` has even when the job fills the disk
   publish "${1##*/}"
@@ -226,18 +232,20 @@ drive() { # DIR UMASK
   done
   [ "$need" = 0 ] || once devices "$grant"
   if [ -f setup ]; then
-    once setting_up "$(date +%s)"
+    clock
+    once setting_up "$now"
     block setup || finish FAILED_SETUP $?
   fi
-  once running "$(date +%s)"
+  clock
+  once running "$now"
   if [ -f run ]; then block run || finish FAILED $?; fi
   finish SUCCEEDED 0
 }
 finish() { # STATE CODE
-  printf '%s\n' "$1 $2 $(date +%s)" 1<>"result.$me"
+  clock
+  printf '%s\n' "$1 $2 $now" 1<>"result.$me"
   ln "result.$me" result 2>/dev/null
-  trash=${trash}result.$me$newline
-  rm -f env setup run
+  trash=${trash}result.$me${newline}env${newline}setup${newline}run$newline
   tidy
   exit 0
 }
@@ -277,7 +285,7 @@ submit() { # TOKEN NAME NEED TOTAL ENV_SIZE SETUP_SIZE RUN_SIZE FOLLOW; sizes of
     # Nobody knows this directory yet, so its facts need no ln. The mark after the bodies says all came.
     take "$5" "$d/env" && { [ "$6" = - ] || take "$6" "$d/setup"; } && { [ "$7" = - ] || take "$7" "$d/run"; } &&
       read -r mark && [ "$mark" = "$token" ] && : >"$d/log" && echo "$2" >"$d/name" && echo "$3" >"$d/need" &&
-      echo "$4" >"$d/total" && date +%s >"$d/submitted" ||
+      echo "$4" >"$d/total" && clock && echo "$now" >"$d/submitted" ||
       { rm -rf "$d"; fail "can't write the job in $W: disk full, or the connection was cut"; }
     # Whoever links the token first has the job; an attempt that lost goes on with the winner's.
     once "$W/t/$token" "${d##*/}" || rm -rf "$d"
@@ -288,8 +296,8 @@ submit() { # TOKEN NAME NEED TOTAL ENV_SIZE SETUP_SIZE RUN_SIZE FOLLOW; sizes of
   [ -s "$d/driver" ] || start "$d"
   say "job $id"
   command -v bash >/dev/null || say "note this host has no bash: setup and run are read by sh"
+  tidy # while the driver starts, not when the job has ended
   [ "$follow" = 0 ] || stream "$d" 0
-  tidy
 }
 
 stream() { # DIR OFFSET: the log from there on, as it grows, then what is true of the job
@@ -390,7 +398,8 @@ cancel_one() { # ID GRACE_SECONDS
     # If nobody drives it yet, take the driver's place, so that nobody will.
     once "$d/driver" "$me" || { alive "$v" && kill -KILL "${v%%:*}" 2>/dev/null; }
     end_members "$d" "$2" || { say "stuck $1$living"; return; }
-    once "$d/result" "CANCELLED - $(date +%s)" && rm -f "$d/env" "$d/setup" "$d/run"
+    clock
+    once "$d/result" "CANCELLED - $now" && rm -f "$d/env" "$d/setup" "$d/run"
   fi
   state_of "$d"
   say "cancelled $1 $state"
