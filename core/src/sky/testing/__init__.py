@@ -41,7 +41,10 @@ import pytest
 
 # Before they are imported: a failing assertion of the kit shows its values to authors, too.
 pytest.register_assert_rewrite(
-    *(f"sky.testing.{name}" for name in ("plugin", "cloud", "lab", "lifecycle", "run", "rsync", "runner"))
+    *(
+        f"sky.testing.{name}"
+        for name in ("plugin", "cloud", "lab", "lifecycle", "run", "streams", "rsync", "runner")
+    )
 )
 
 from sky.testing.cloud import CloudConformance  # noqa: E402

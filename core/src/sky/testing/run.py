@@ -99,13 +99,13 @@ class RunConformance(Kit):
         out = Told()
 
         def answer() -> None:
-            if out.arrived.wait(30):
+            if out.arrived.wait(10):
                 os.write(pipe.writer, b"answer\n")
 
         thread = threading.Thread(target=answer)
         thread.start()
         script = 'echo ask; read -r said; echo "got $said"'
-        ran = remote.run("sh", "-c", script, stdin=pipe.reader, mode="open", stdout=out, seconds=40)
+        ran = remote.run("sh", "-c", script, stdin=pipe.reader, mode="open", stdout=out, seconds=15)
         thread.join()
         assert (ran.code, out.getvalue()) == (0, b"ask\ngot answer\n")
 

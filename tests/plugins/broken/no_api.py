@@ -1,0 +1,11 @@
+"""outcome:
+kind = "cloud"
+name = "no-api"
+state = "invalid"
+problem = "declares no `api = (1, 0)`"
+remedy = "upgrade sky-plugin-no-api"
+"""
+
+
+class Plugin:
+    pass
