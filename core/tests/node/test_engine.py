@@ -191,7 +191,7 @@ def test_cut_before_the_id_is_known(engine: Engine, runner: Runner, tmp_path: Pa
 def test_cut_while_detached(engine: Engine, runner: Runner) -> None:
     runner.cuts = [Cut(err=0, error=ConnectionLost("cut")), Cut(err=0)]
     stream = engine.submit(job("echo x"), False, out := io.BytesIO())
-    assert stream.job_id == "1" and runner.calls == 3 and out.getvalue() == b""
+    assert stream.job_id == "1" and runner.calls == 3 and out.getvalue() == b"" and not stream.ended
     runner.cuts, runner.calls = [Cut(err=len(b"sky1 job 2\n"), error=ConnectionLost("cut"))], 0
     assert engine.submit(job("echo x"), False, out).job_id == "2" and out.getvalue() == b""
     until(lambda: all(s.state.final for s, _ in engine.jobs()))

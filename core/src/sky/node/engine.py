@@ -205,8 +205,8 @@ class Engine:
             self._refuse(lines)
         # That the channel says all was well isn't enough, it may have kept some; that it broke afterwards is
         # no loss. A job that isn't followed has been started when its id is told.
-        if (mode == "detach" and stream.job_id) or stream.position == end:
-            stream.ended = True
+        stream.ended = stream.position == end
+        if stream.ended or (mode == "detach" and stream.job_id):
             return None
         return lost or ConnectionLost(f"{self._host.name}: the answer was cut short")
 

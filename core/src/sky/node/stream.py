@@ -20,7 +20,8 @@ class Stream:
     position: int = 0
     """Bytes of the log that were passed on, counted from its beginning."""
     ended: bool = False
-    """All that was asked for has come. When the job was followed, `state` and `code` are final."""
+    """All of the log that was asked for has come; never so for a job that was only submitted. When the job was
+    followed, `state` and `code` are final."""
 
 
 OnState = Callable[[Stream], None]
