@@ -72,7 +72,8 @@ def test_bytes_that_are_no_text_arrive_as_they_are(up: Sky) -> None:
 
 
 def test_a_task_file_with_crlf_and_a_byte_order_mark_runs_as_with_lf(up: Sky) -> None:
-    text = "\ufeffworkdir: ./crlf\nsetup: |\n  echo setup\nrun: |\n  if true; then\n    echo run\n  fi\n  od -An -c file.txt\n"
+    text = "\ufeffworkdir: ./crlf\nsetup: |\n  echo setup\n"
+    text += "run: |\n  if true; then\n    echo run\n  fi\n  od -An -c file.txt\n"
     (up.project / "crlf.yaml").write_bytes(text.replace("\n", "\r\n").encode())
     (up.project / "crlf").mkdir(exist_ok=True)
     (up.project / "crlf" / "file.txt").write_bytes(b"a\r\n")
@@ -220,7 +221,7 @@ def test_long_and_odd_names_have_pods_of_their_own_and_are_shown_as_typed(
     env = {"SKY_USER": "A.B_c"}
     for number, name in enumerate(names):
         kube_sky("launch", "-c", name, *small, "--", "sh", "-c", f"echo {number} > ~/mine", env=env)
-    pods = [pod for pod in kubernetes.pods_of("A.B_c")]
+    pods = kubernetes.pods_of("A.B_c")
     assert len(pods) == 2
     assert {pod["metadata"]["labels"]["sky.dev/user"] for pod in pods} == {"A.B_c"}
     assert [c["name"] for c in kube_sky("status", "-o", "json", env=env).json()["clusters"]] == names[::-1]

@@ -147,8 +147,8 @@ def _submit(
     return Launched(
         cluster=cluster.name,
         job_id=stream.job_id,
-        state=stream.state if stream.ended else None,
-        exit_code=stream.code if stream.ended else None,
+        state=None if detach else stream.state,
+        exit_code=None if detach else stream.code,
     )
 
 
