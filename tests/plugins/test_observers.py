@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
-from sky_command import Sky
+from sky_command import SKY, Sky
 
 LAUNCH = ("launch", "-c", "c", "--infra", "local", "-y")
 
@@ -54,3 +55,21 @@ def test_a_policy_that_falls_over_refuses_too_and_is_named(sky: Sky) -> None:
     done = sky(*LAUNCH, "--", "true", code=2, env={"SKY_TEST_POLICY": "raise"})
     assert "policy 'policy' (sky-plugin-policy) failed: ZeroDivisionError" in done.err
     assert "sky plugins disable policy" in done.err
+
+
+def test_a_reader_that_leaves_is_no_defect_of_a_plugin(sky: Sky) -> None:
+    sky(*LAUNCH, "--", "true")
+    script = "i=0; while [ $i -lt 50000 ]; do echo line $i; i=$((i+1)); done"
+    command = f'"{SKY}" exec c "$1" 2>err | head -1'
+    done = subprocess.run(
+        ["sh", "-c", command, "sh", script],
+        env=sky.environment({"SKY_PLUGINS": ""}),
+        cwd=sky.project,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "line 0\n"
+    said = (sky.project / "err").read_text()
+    assert "sky_run failed" not in said and "disable" not in said

@@ -22,6 +22,7 @@ from sky import hookspecs
 from sky.errors import PluginError, SkyError
 from sky.registry import index, settings
 from sky.registry.observers import Observers
+from sky.registry.streams import Raised
 
 if TYPE_CHECKING:
     from sky.types import Context
@@ -75,10 +76,13 @@ class Plugin:
         return hook in self.hooks
 
     def call(self, hook: str, **arguments: Any) -> Any:
-        """Call one hook. Sky's own errors pass; anything else is this plugin's defect, and says so."""
+        """Call one hook. Sky's own errors and what the caller's streams raise pass; all else is its defect."""
         started = time.monotonic()
         outcome = "raised"
+        raised = Raised()
         try:
+            if hook == "sky_run":
+                arguments = raised.watch(arguments)
             result = getattr(self.hook, hook)(**arguments)
             outcome = "returned"
             return result
@@ -86,7 +90,7 @@ class Plugin:
             outcome = error.kind
             raise
         except Exception as error:
-            if self.entry.kind == "command" or os.environ.get("SKY_PLUGINS_STRICT") == "1":
+            if error in raised or self.entry.kind == "command" or os.environ.get("SKY_PLUGINS_STRICT") == "1":
                 raise
             raise self._defect(hook, error, arguments.get("ctx")) from error
         finally:

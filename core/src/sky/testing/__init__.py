@@ -29,6 +29,8 @@ on) and `gone_host` (one that is no more), both class-scoped class methods. What
 be there first (credentials, a simulated provider) is a fixture of the author's, named by
 `@pytest.mark.usefixtures`. `pip install 'sky-core[testing]'` brings what the kit needs.
 
+An observer's test file is `class TestObserver(ObserverConformance)` with its `plugin`.
+
 A test of the kit can't be taken away: a subclass that overrides one is refused when it is collected,
 unless the override is marked `pytest.mark.xfail(reason=...)`. What is optional is skipped only when the
 plugin doesn't declare it: by a capability, or by not implementing the hook. The kit's version is the
@@ -43,13 +45,32 @@ import pytest
 pytest.register_assert_rewrite(
     *(
         f"sky.testing.{name}"
-        for name in ("plugin", "cloud", "lab", "lifecycle", "run", "streams", "rsync", "runner")
+        for name in (
+            "plugin",
+            "answers",
+            "cloud",
+            "lab",
+            "observer",
+            "lifecycle",
+            "run",
+            "streams",
+            "rsync",
+            "runner",
+        )
     )
 )
 
 from sky.testing.cloud import CloudConformance  # noqa: E402
 from sky.testing.lab import MakeContext, launched  # noqa: E402
 from sky.testing.lifecycle import CloudLifecycle  # noqa: E402
+from sky.testing.observer import ObserverConformance  # noqa: E402
 from sky.testing.runner import RunnerConformance  # noqa: E402
 
-__all__ = ["CloudConformance", "CloudLifecycle", "MakeContext", "RunnerConformance", "launched"]
+__all__ = [
+    "CloudConformance",
+    "CloudLifecycle",
+    "MakeContext",
+    "ObserverConformance",
+    "RunnerConformance",
+    "launched",
+]

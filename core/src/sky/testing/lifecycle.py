@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import io
-import re
 import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import ClassVar
 
 import pytest
 
@@ -18,18 +16,14 @@ from sky.api import (
     Cancelled,
     CancelToken,
     Command,
-    CredentialStatus,
-    Feasibility,
     InstanceState,
     LaunchSpec,
     NotYet,
-    Quantity,
-    Request,
     TimedOut,
 )
 from sky.registry.plugins import Plugin, Registry
+from sky.testing.answers import CloudAnswers, is_flat
 from sky.testing.lab import MakeContext, eventually, given_back, is_gone, new_spec, start, unconfirmed
-from sky.testing.plugin import Kit
 
 ODD_TAGS = {
     "plain": "value",
@@ -44,14 +38,8 @@ ODD_TAGS = {
 }
 
 
-class CloudLifecycle(Kit):
+class CloudLifecycle(CloudAnswers):
     """The author sets `plugin`, `request`, `impossible`, and `config` if the tests need one."""
-
-    kind: ClassVar[str] = "cloud"
-    request: ClassVar[Request] = Request()
-    """Something small that the cloud offers now."""
-    impossible: ClassVar[Request] = Request(cpus=Quantity(1e6))
-    """Something that it never will."""
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -72,64 +60,6 @@ class CloudLifecycle(Kit):
         spec = new_spec(loaded, ctx_factory(), self.request)
         with given_back(loaded, ctx_factory, spec):
             yield spec
-
-    # --- who ------------------------------------------------------------------------------------------
-
-    def test_credentials_are_good_here(self, loaded: Plugin, ctx_factory: MakeContext) -> None:
-        status: CredentialStatus = loaded.hook.sky_check_credentials(ctx=ctx_factory())
-        assert isinstance(status, CredentialStatus)
-        assert status.ok, f"{status.reason}: {status.remedy}"
-
-    def test_the_identity_is_stable(self, loaded: Plugin, ctx_factory: MakeContext) -> None:
-        if not loaded.has("sky_identity"):
-            pytest.skip("knows no identities")
-        first = loaded.hook.sky_identity(ctx=ctx_factory())
-        assert first is None or (isinstance(first, str) and first)
-        assert loaded.hook.sky_identity(ctx=ctx_factory()) == first
-
-    def test_the_fingerprint_is_stable(self, loaded: Plugin, ctx_factory: MakeContext) -> None:
-        if not loaded.has("sky_credential_fingerprint"):
-            pytest.skip("knows no identities")
-        first = loaded.hook.sky_credential_fingerprint(ctx=ctx_factory())
-        assert isinstance(first, str) and first
-        assert loaded.hook.sky_credential_fingerprint(ctx=ctx_factory()) == first
-
-    # --- can ------------------------------------------------------------------------------------------
-
-    def test_what_is_impossible_is_explained(self, loaded: Plugin, ctx_factory: MakeContext) -> None:
-        found: Feasibility = loaded.hook.sky_feasible(ctx=ctx_factory(), request=self.impossible)
-        assert found.offers == ()
-        assert found.rejections, "no offers and no rejections is a defect"
-        for rejection in found.rejections:
-            assert rejection.cloud == self.plugin
-            assert rejection.subject
-            assert re.fullmatch("[a-z][a-z0-9_]*", rejection.rule)
-            assert rejection.reason and "\n" not in rejection.reason
-
-    def test_every_offer_satisfies_the_request(self, loaded: Plugin, ctx_factory: MakeContext) -> None:
-        found: Feasibility = loaded.hook.sky_feasible(ctx=ctx_factory(), request=self.request)
-        assert found.offers
-        wanted = self.request
-        for offer in found.offers:
-            assert offer.cloud == self.plugin
-            assert offer.price_usd_per_hour >= 0
-            assert wanted.cpus is None or offer.vcpus >= wanted.cpus.value
-            if wanted.memory is not None:
-                factor = offer.vcpus if wanted.memory.mode == "per_cpu" else 1
-                assert offer.memory_gib >= wanted.memory.value * factor
-            assert wanted.region in (None, offer.region)
-            assert wanted.zone in (None, offer.zone)
-            assert wanted.instance_type in (None, offer.instance_type)
-            if wanted.accelerator is not None:
-                assert offer.accelerator is not None
-                assert offer.accelerator.count >= wanted.accelerator.count
-            assert is_flat(offer.spec)
-
-    def test_asking_twice_gives_the_same(self, loaded: Plugin, ctx_factory: MakeContext) -> None:
-        for request in (self.request, self.impossible):
-            first, second = (loaded.hook.sky_feasible(ctx=ctx_factory(), request=request) for _ in range(2))
-            assert [o.instance_type for o in first.offers] == [o.instance_type for o in second.offers]
-            assert [r.rule for r in first.rejections] == [r.rule for r in second.rejections]
 
     # --- get ------------------------------------------------------------------------------------------
 
@@ -331,8 +261,3 @@ class CloudLifecycle(Kit):
             loaded.hook.sky_cluster_hosts(ctx=ctx_factory(), allocation=never)
         assert list(loaded.hook.sky_list_clusters(ctx=ctx_factory(), tags={"sky-cluster-id": never.id})) == []
         loaded.hook.sky_terminate_instances(ctx=ctx_factory(), allocation=never)
-
-
-def is_flat(data: Mapping[str, str]) -> bool:
-    """Whether it can be stored and printed by who doesn't understand it."""
-    return all(isinstance(key, str) and isinstance(value, str) for key, value in data.items())

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from sky.api import Diagnosis
 from sky.hookspecs import API_VERSION
 from sky.registry import index
 from sky.registry.plugins import REQUIRED_HOOKS, SLOW_IMPORT_SECONDS, Plugin, Registry
@@ -137,6 +138,16 @@ class PluginConformance(Kit):
         assert schema.get("type") == "object"
         assert isinstance(schema.get("properties"), dict)
         jsonschema.validate(json.loads(json.dumps(dict(self.config))), schema)
+
+    def test_an_error_that_means_nothing_to_it_is_left_alone(
+        self, loaded: Plugin, ctx_factory: MakeContext
+    ) -> None:
+        if not loaded.has("sky_classify_error"):
+            pytest.skip("explains no errors")
+        said = loaded.hook.sky_classify_error(
+            ctx=ctx_factory(), error=ZeroDivisionError("of another program")
+        )
+        assert said is None or isinstance(said, Diagnosis)
 
 
 def entry_of(kind: str, name: str) -> index.Entry:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pty
+import socket
 import subprocess
 import sys
 import uuid
@@ -91,6 +92,21 @@ class RunnerConformance(RunConformance, RsyncConformance, PluginConformance):
             loaded.hook.sky_disconnect(ctx=ctx_factory(), host=gone_host)
             loaded.hook.sky_disconnect(ctx=ctx_factory(), host=None)
         assert remote.sh("echo again") == b"again\n"
+
+    def test_a_forward_listens_until_it_is_closed(
+        self, loaded: Plugin, host: Host, ctx_factory: MakeContext
+    ) -> None:
+        if not loaded.has("sky_forward"):
+            pytest.skip("forwards no ports")
+        forward = loaded.hook.sky_forward(ctx=ctx_factory(None), host=host, remote_port=9, local_port=None)
+        try:
+            assert forward.remote_port == 9
+            socket.create_connection(("127.0.0.1", forward.local_port), 10).close()
+        finally:
+            forward.close()
+        forward.close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", forward.local_port), 10)
 
     # --- the shell --------------------------------------------------------------------------------------
 
