@@ -102,7 +102,7 @@ def test_cut(make: Make, out: int, err: int, silent: bool) -> None:
     """Every byte once, and never a success for half a log."""
     engine, batch, _ = make(b"first\n", b"second\n", b"third\n", 0)
     batch.cuts = [Cut(out, err, None if silent else ConnectionLost("cut")) for _ in range(6)]
-    batch.cuts[2:2] = [Cut()]
+    batch.cuts[1:1] = [Cut()]
     stream = engine.submit(job("x"), True, got := io.BytesIO())
     assert got.getvalue() == b"first\nsecond\nthird\n" and stream.code == 0
 
@@ -140,7 +140,8 @@ def test_tail_then_follow(make: Make) -> None:
 
 def test_no_log_and_no_job(make: Make) -> None:
     engine, _, _ = make(0)
-    assert engine.logs("41", out := io.BytesIO(), True).code == 0 and out.getvalue() == b""
+    out = io.BytesIO()
+    assert engine.logs("41", out, True).code == 0 and out.getvalue() == b""
     with pytest.raises(NotYet, match="no job 7"):
         engine.logs("7", out, True)
     assert engine.cancel("7") == [("7", "unknown")]

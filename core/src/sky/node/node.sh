@@ -1,5 +1,5 @@
 # Sky's node protocol, version 1: what is said to a node, and what it keeps. Specification: docs/protocol.md.
-# Read by boot.sh, which gives it `take` and stdin, and started as `sh node.sh WORK_DIR drive DIR UMASK`.
+# Read by boot.sh, which gives it `take` and stdin, and started as `sh node.sh WORK_DIR drive DIR UMASK BOOT_TIME`.
 # Any POSIX sh; dash and busybox are tested.
 #
 # Facts about a job are files that are created once, whole, by ln(2): the first writer wins, a reader
