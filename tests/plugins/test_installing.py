@@ -40,3 +40,18 @@ def test_installed_changed_and_removed_is_seen_by_the_next_command(empty: Sky, t
             file.unlink() if file.is_file() else None
         path.rename(tmp_path / "removed")
     assert names(empty) == set()
+
+
+def test_an_observer_that_cannot_be_loaded_refuses_tasks_and_nothing_else(empty: Sky, tmp_path: Path) -> None:
+    """It might hold a policy; one that was skipped would be a policy not kept."""
+    launch = ("launch", "-c", "c", "--infra", "local", "-y", "--", "true")
+    empty(*launch)
+    fails = next(outcome for outcome in BROKEN if outcome.module == "fails_import")
+    install(tmp_path / "site", write_project(tmp_path, replace(fails, kind="observer")))
+    refused = empty(*launch, code=125)
+    assert "observer 'fails-import' can't be loaded, and might hold a policy" in refused.err
+    assert "sky plugins disable fails-import" in refused.err
+    empty("status")
+    empty("plugins", "disable", "fails-import")
+    empty(*launch)
+    empty("down", "c", "-y")
