@@ -150,7 +150,7 @@ def test_sky_plugins_names_those_to_load(sky: Sky) -> None:
 
 
 def test_strict_raises_what_a_plugin_raised(sky: Sky) -> None:
-    loose = sky("launch", "--infra", "fails-import", "-y", "--", "true", code=120)
+    loose = sky("launch", "--infra", "fails-import", "-y", "--", "true", code=125)
     assert "sky-plugin-fails-import: ModuleNotFoundError" in loose.err
     assert "sky plugins disable fails-import" in loose.err
     env = {"SKY_PLUGINS_STRICT": "1", "SKY_DEBUG": "1"}
@@ -170,9 +170,9 @@ def test_every_hook_call_can_be_traced(sky: Sky) -> None:
     ("name", "code", "remedy"),
     [
         ("nosuch", 125, "pip install sky-plugin-nosuch"),
-        ("twin", 120, "uninstall one of them"),
-        ("api-next", 120, "pip install --upgrade sky-core"),
-        ("not-a-class", 120, "upgrade sky-plugin-not-a-class"),
+        ("twin", 125, "uninstall one of them"),
+        ("api-next", 125, "pip install --upgrade sky-core"),
+        ("not-a-class", 125, "upgrade sky-plugin-not-a-class"),
     ],
 )
 def test_a_cloud_that_cannot_be_used_says_why_and_what_to_do(

@@ -187,7 +187,8 @@ def run(argv: list[str]) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("sky: interrupted\n")
         return 123
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):
+        # Who read our output has left: click turns that into an exit of its own. Nothing is left to say.
         return 125
     except Exception as error:  # the last resort: no traceback reaches a user
         failure = _disk_failure(error)

@@ -158,8 +158,9 @@ def _clouds(session: Session, requests: Iterable[Request]) -> list[str]:
     if None in wanted:
         return list(enabled)
     named = sorted(name for name in wanted if name is not None)
+    if len(named) == 1:
+        session.registry.cloud(named[0])  # raises what is wrong with it: there is no other to ask
     if len(named) == 1 and named[0] not in enabled:
-        session.registry.cloud(named[0])  # raises what is wrong with it
         raise UsageError(f"cloud {named[0]!r} is not in allowed_clouds of the configuration")
     return named
 

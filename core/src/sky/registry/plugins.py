@@ -99,7 +99,9 @@ class Plugin:
     def _defect(self, hook: str, error: Exception, ctx: Context | None) -> SkyError:
         diagnosis = None
         if self.has("sky_classify_error"):
-            diagnosis = self.hook.sky_classify_error(ctx=ctx, error=error)
+            # What the explanation itself raises must not hide what is to be explained.
+            with contextlib.suppress(Exception):
+                diagnosis = self.hook.sky_classify_error(ctx=ctx, error=error)
         return PluginError(
             f"{self.entry.dist or self.name}: {hook} failed: {type(error).__name__}: {error}",
             remedy=diagnosis.remedy
