@@ -32,14 +32,14 @@ class CloudAnswers(Kit):
 
     def test_the_identity_is_stable(self, loaded: Plugin, ctx_factory: MakeContext) -> None:
         if not loaded.has("sky_identity"):
-            pytest.skip("knows no identities")
+            pytest.skip("not offered: it knows no identities")
         first = loaded.hook.sky_identity(ctx=ctx_factory())
         assert first is None or (isinstance(first, str) and first)
         assert loaded.hook.sky_identity(ctx=ctx_factory()) == first
 
     def test_the_fingerprint_is_stable(self, loaded: Plugin, ctx_factory: MakeContext) -> None:
         if not loaded.has("sky_credential_fingerprint"):
-            pytest.skip("knows no identities")
+            pytest.skip("not offered: it knows no identities")
         first = loaded.hook.sky_credential_fingerprint(ctx=ctx_factory())
         assert isinstance(first, str) and first
         assert loaded.hook.sky_credential_fingerprint(ctx=ctx_factory()) == first
@@ -83,7 +83,7 @@ class CloudAnswers(Kit):
 
     def test_the_catalog_is_priced_and_cheapest_first(self, loaded: Plugin, ctx_factory: MakeContext) -> None:
         if not loaded.has("sky_catalog"):
-            pytest.skip("has no catalog")
+            pytest.skip("not offered: it has no catalog")
         rows = loaded.hook.sky_catalog(ctx=ctx_factory(), query=CatalogQuery(limit=50))
         assert 0 < len(rows) <= 50
         assert {row.cloud for row in rows} == {self.plugin}
@@ -93,7 +93,7 @@ class CloudAnswers(Kit):
 
     def test_a_preview_is_text_and_creates_nothing(self, loaded: Plugin, ctx_factory: MakeContext) -> None:
         if not loaded.has("sky_preview"):
-            pytest.skip("has no preview")
+            pytest.skip("not offered: it has no preview")
         spec = new_spec(loaded, ctx_factory(), self.request)
         text = loaded.hook.sky_preview(ctx=ctx_factory(), spec=spec)
         assert isinstance(text, str) and text.strip()

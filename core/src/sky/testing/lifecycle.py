@@ -200,13 +200,13 @@ class CloudLifecycle(CloudAnswers):
         self, loaded: Plugin, ctx_factory: MakeContext, launch_spec: LaunchSpec
     ) -> None:
         if not loaded.has("sky_bootstrap"):
-            pytest.skip("nothing is shared between its clusters")
+            pytest.skip("not offered: it shares nothing between clusters")
         for _ in range(2):
             loaded.hook.sky_bootstrap(ctx=ctx_factory(), spec=launch_spec)
 
     def test_two_nodes_are_ranked(self, loaded: Plugin, ctx_factory: MakeContext) -> None:
         if "multi_node" not in loaded.hook.sky_cloud_info().capabilities:
-            pytest.skip("declares no multi_node")
+            pytest.skip("not offered: it declares no multi_node")
         spec = new_spec(loaded, ctx_factory(), replace(self.request, num_nodes=2))
         with given_back(loaded, ctx_factory, spec):
             allocation = start(loaded, ctx_factory, spec)
@@ -222,7 +222,7 @@ class CloudLifecycle(CloudAnswers):
         self, loaded: Plugin, ctx_factory: MakeContext, fresh: LaunchSpec
     ) -> None:
         if "stop" not in loaded.hook.sky_cloud_info().capabilities:
-            pytest.skip("declares no stop")
+            pytest.skip("not offered: it declares no stop")
 
         def states(allocation: Allocation) -> set[InstanceState]:
             found = loaded.hook.sky_query_instances(ctx=ctx_factory(), allocation=allocation)

@@ -37,7 +37,7 @@ class ObserverConformance(PluginConformance):
 
     def test_events_are_taken_quickly_also_those_it_does_not_know(self, loaded: Plugin) -> None:
         if not loaded.has("sky_event"):
-            pytest.skip("doesn't listen")
+            pytest.skip("not offered: it doesn't listen")
         for event in EVENTS:
             loaded.hook.sky_event(event=event)  # what it imports for the first time is paid here
         started = time.monotonic()
@@ -49,7 +49,7 @@ class ObserverConformance(PluginConformance):
         self, loaded: Plugin, ctx_factory: MakeContext
     ) -> None:
         if not loaded.has("sky_task_policy"):
-            pytest.skip("holds no policy")
+            pytest.skip("not offered: it holds no policy")
         task = Task(name="kit", run="true", envs={"A": "1"})
         before = repr(task)
         try:

@@ -129,7 +129,7 @@ class PluginConformance(Kit):
 
     def test_its_schema_is_a_json_schema_of_an_object(self, loaded: Plugin) -> None:
         if not loaded.has("sky_config_schema"):
-            pytest.skip("has no configuration")
+            pytest.skip("not offered: it has no configuration")
         import jsonschema  # type: ignore[import-untyped]
 
         schema = loaded.hook.sky_config_schema()
@@ -143,7 +143,7 @@ class PluginConformance(Kit):
         self, loaded: Plugin, ctx_factory: MakeContext
     ) -> None:
         if not loaded.has("sky_classify_error"):
-            pytest.skip("explains no errors")
+            pytest.skip("not offered: it explains no errors")
         said = loaded.hook.sky_classify_error(
             ctx=ctx_factory(), error=ZeroDivisionError("of another program")
         )

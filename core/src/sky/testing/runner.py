@@ -86,7 +86,7 @@ class RunnerConformance(RunConformance, RsyncConformance, PluginConformance):
         self, loaded: Plugin, host: Host, gone_host: Host, ctx_factory: MakeContext, remote: Remote
     ) -> None:
         if not loaded.has("sky_disconnect"):
-            pytest.skip("keeps no connections")
+            pytest.skip("not offered: it keeps no connections")
         for _ in range(2):
             loaded.hook.sky_disconnect(ctx=ctx_factory(), host=host)
             loaded.hook.sky_disconnect(ctx=ctx_factory(), host=gone_host)
@@ -97,7 +97,7 @@ class RunnerConformance(RunConformance, RsyncConformance, PluginConformance):
         self, loaded: Plugin, host: Host, ctx_factory: MakeContext
     ) -> None:
         if not loaded.has("sky_forward"):
-            pytest.skip("forwards no ports")
+            pytest.skip("not offered: it forwards no ports")
         forward = loaded.hook.sky_forward(ctx=ctx_factory(None), host=host, remote_port=9, local_port=None)
         try:
             assert forward.remote_port == 9
@@ -115,7 +115,7 @@ class RunnerConformance(RunConformance, RsyncConformance, PluginConformance):
         self, loaded: Plugin, host: Host, code: int
     ) -> None:
         if not loaded.has("sky_shell"):
-            pytest.skip("gives no shell")
+            pytest.skip("not offered: it gives no shell")
         script = f"test -t 0 && test -t 1 && echo on a terminal; exit {code}"
         seen, ended = self._on_terminal(host, ["sh", "-c", script])
         assert b"on a terminal" in seen
