@@ -24,8 +24,7 @@ from sky.node import protocol
 from sky.types import Command
 
 COUNTED = ["dd", "ln", "mkdir", "mv", "rm", "cat", "sleep", "setsid", "wc", "grep", "ls", "date"]
-SHIM = """#!{sh}
-# PROGRAM ARGS...: counted by role; `role when number` in `kill` says where to die.
+SHIM = """# PROGRAM ARGS...: counted by role; `role when number` in `kill` says where to die.
 role=submitter
 [ -z "$SKY_JOB_COOKIE" ] || role=driver
 n=0
@@ -40,7 +39,7 @@ if [ "$who $number" = "$role $n" ]; then
 fi
 exec {real}"$@"
 """
-FUNCTION = 'NAME() { SKY_JOB_COOKIE=${SKY_JOB_COOKIE:-} AT/shim NAME "$@"; }\n'
+FUNCTION = 'NAME() { SKY_JOB_COOKIE=${SKY_JOB_COOKIE:-} DASH AT/shim NAME "$@"; }\n'
 
 
 class Shims:
@@ -50,13 +49,15 @@ class Shims:
         self.node, self._at = node, at
         at.mkdir()
         real = "" if node.shell == "dash" else f"{shutil.which('busybox')} "
-        (at / "shim").write_text(SHIM.format(sh=shutil.which("dash"), at=at, real=real))
-        (at / "shim").chmod(0o755)
-        self._functions = "".join(FUNCTION.replace("NAME", n).replace("AT", str(at)) for n in COUNTED)
+        (at / "shim").write_text(SHIM.format(at=at, real=real))
+        # Given to a shell rather than made executable: another thread's fork may hold it open for writing.
+        one = FUNCTION.replace("DASH", str(shutil.which("dash"))).replace("AT", str(at))
+        self._functions = "".join(one.replace("NAME", name) for name in COUNTED)
 
     def dying(self, role: str, when: str, number: int, made: tuple[Any, io.BytesIO]) -> str:
         (self._at / "kill").write_text(f"{role} {when} {number}\n")
-        self.node.finish(self.node.open(self._with_functions(made)))
+        answer = self.node.finish(self.node.open(self._with_functions(made)))
+        assert self.killed or not answer.of("error"), answer
         if role == "driver":
             until(lambda: self.killed or self._ended())
         return self.killed
