@@ -68,7 +68,7 @@ LIBRARY = STATE | {"sky.cancel", "sky.cli.options", "sky.client", "sky.client.co
 SESSION = (
     LIBRARY
     | {"sky.cache", "sky.config", "sky.hookspecs", "sky.session", "pluggy", "gc"}
-    | {"sky.registry.observers", "sky.registry.plugins"}
+    | {"sky.registry.observers", "sky.registry.plugins", "sky.registry.streams"}
 )
 TASK = {
     "sky.task",

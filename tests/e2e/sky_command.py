@@ -82,7 +82,10 @@ class Running:
 
     def until(self, text: str, seconds: float = 30) -> None:
         """Wait until it has printed `text` on either output."""
-        said = lambda: text in self.out + self.err  # noqa: E731
+
+        def said() -> bool:
+            return text in self.out + self.err
+
         eventually(
             lambda: said() or self.process.poll() is not None, seconds, f"{text!r} never came: {self.err}"
         )

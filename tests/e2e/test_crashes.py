@@ -81,7 +81,10 @@ def expect_whole_after_a_kill(place: Place) -> None:
 def steps(place: Place) -> list[Callable[[], bool]]:
     """Moments of one launch: each intent written, and each outcome."""
     before = len(intents(place.sky))
-    mine = lambda: intents(place.sky)[before:]  # noqa: E731
+
+    def mine() -> list[tuple[str, bool]]:
+        return intents(place.sky)[before:]
+
     return [
         lambda: ("run_instances", False) in mine(),
         lambda: ("run_instances", True) in mine(),

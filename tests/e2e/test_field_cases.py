@@ -158,7 +158,7 @@ def test_an_image_typo_fails_the_launch_with_the_image_and_gives_back(
 def test_a_job_that_takes_too_much_memory_is_said_to_by_launch_and_status(
     kube_sky: Sky, kubernetes: Kubernetes, small: tuple[str, ...]
 ) -> None:
-    hog = "import sys; data = bytearray(600 * 2**20)\nfor i in range(0, len(data), 4096): data[i] = 1\nprint('sur' + 'vived')"
+    hog = "data = bytearray(600 * 2**20)\nfor i in range(0, len(data), 4096): data[i] = 1\nprint('sur' + 'vived')"
     done = kube_sky("launch", "-c", "c", *small, "--", "python3", "-c", hog, code=None)
     assert "survived" not in done.out
     status = kube_sky("status", "--refresh", "c", "-o", "json").json()["clusters"][0]

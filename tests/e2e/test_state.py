@@ -106,7 +106,10 @@ def test_a_pod_that_ended_by_itself_is_removed_by_the_next_client_that_sees_it(
 ) -> None:
     kube_sky("launch", "-c", "c", *small, "--", "true")
     kube_sky("exec", "c", "-d", "sleep 0.3; kill -TERM 1")
-    phase = lambda: kubernetes.pods("-l", f"sky.dev/user={kube_sky.user}")[0]["status"]["phase"]  # noqa: E731
+
+    def phase() -> str:
+        return str(kubernetes.pods("-l", f"sky.dev/user={kube_sky.user}")[0]["status"]["phase"])
+
     eventually(lambda: phase() == "Succeeded")
     done = kube_sky("exec", "c", "--", "true", code=122)
     assert "ended" in done.err, done

@@ -13,9 +13,9 @@ from sky.cli.options import CONFIG, OUTPUT, YES, cluster_names, session, task_fr
 if TYPE_CHECKING:
     from sky.client import Launched
     from sky.launch.candidates import Candidates
+    from sky.node.engine import Stream
     from sky.session import Session
     from sky.task.model import Task
-    from sky.node.engine import Stream
 
 _EXPLAIN = click.option("--explain-time", is_flag=True, help="Print where the time went.")
 _DETACH = click.option("-d", "--detach-run", "detach", is_flag=True, help="Return when the job is submitted.")

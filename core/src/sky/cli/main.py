@@ -187,9 +187,10 @@ def run(argv: list[str]) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("sky: interrupted\n")
         return 123
-    except (BrokenPipeError, SystemExit):
+    except (BrokenPipeError, SystemExit) as error:
         # Who read our output has left: click turns that into an exit of its own. Nothing is left to say.
-        return 125
+        # It ends a completion that way, too: with 0.
+        return 0 if isinstance(error, SystemExit) and error.code == 0 else 125
     except Exception as error:  # the last resort: no traceback reaches a user
         failure = _disk_failure(error)
         if failure is not None:
