@@ -164,7 +164,7 @@ def test_a_job_that_takes_too_much_memory_is_said_to_by_launch_and_status(
     status = kube_sky("status", "--refresh", "c", "-o", "json").json()["clusters"][0]
     # Kubernetes decides: it kills the process alone (the job ends with 137) or the pod with it.
     if done.code == 137:
-        assert status["status"] == "UP"
+        assert status["status"] == "UP" and "took more memory than this node has" in done.out
     else:
         assert done.code == 122 and "OOMKilled" in done.err, done
         assert status["status"] == "FAILED" and "OOMKilled" in status["reason"]

@@ -231,6 +231,8 @@ drive() { # DIR UMASK BOOT_TIME
     wait=0.3
   done
   [ "$need" = 0 ] || once devices "$grant"
+  killed_for_memory
+  o_before=$o
   if [ -f setup ]; then
     clock
     once setting_up "$now"
@@ -241,7 +243,17 @@ drive() { # DIR UMASK BOOT_TIME
   if [ -f run ]; then block run || finish FAILED $?; fi
   finish SUCCEEDED 0
 }
+killed_for_memory() { # sets o: how often that happened in this container, as far as it can be told
+  o=0
+  for f in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do
+    [ -r $f ] && while read -r k v; do [ "$k" != oom_kill ] || o=$v; done <$f
+  done
+}
 finish() { # STATE CODE
+  if [ "$2" != 0 ]; then
+    killed_for_memory
+    [ "$o" -le "$o_before" ] || echo "sky: a process was killed, as the job took more memory than this node has" >>log
+  fi
   clock
   printf '%s\n' "$1 $2 $now" 1<>"result.$me"
   ln "result.$me" result 2>/dev/null
@@ -315,7 +327,7 @@ stream() { # DIR OFFSET: the log from there on, as it grows, then what is true o
     cat <&3 || exit 1
     case $state in PENDING | SETTING_UP | RUNNING) ;; *) break ;; esac
     turns=$((turns + 1))
-    if [ $turns -lt 20 ]; then nap 0.01; elif [ $turns -lt 40 ]; then nap 0.05; else
+    if [ $turns -lt 40 ]; then nap 0.004; elif [ $turns -lt 60 ]; then nap 0.05; else
       nap 0.15
       # keeps the connection open through whatever cuts silent ones, and ends us when nobody listens
       silent=$((silent + 1))
@@ -383,7 +395,10 @@ cancel() { # ID|all GRACE_SECONDS
     hint=0
     last_id
     i=$id # the last one first, so that none starts because another ended
-    while [ "$i" -gt 0 ]; do cancel_one "$i" "$2"; i=$((i - 1)); done
+    while [ "$i" -gt 0 ]; do
+      job_of "$i" && [ ! -s "$j/result" ] && cancel_one "$i" "$2"
+      i=$((i - 1))
+    done
   else
     cancel_one "$1" "$2"
   fi
