@@ -60,7 +60,7 @@ def timed(step: Step) -> float:
     if callable(step):
         step()
     else:
-        done = subprocess.run(step, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        done = subprocess.run(step, stdin=subprocess.DEVNULL, capture_output=True, check=False)
         if done.returncode != 0:
             raise SystemExit(f"{' '.join(step)}: exit code {done.returncode}\n{os.fsdecode(done.stderr)}")
     return time.perf_counter() - started

@@ -79,10 +79,12 @@ def _files(kubectl: str, pod: str) -> Iterator[Result]:
         (big / "data").write_bytes(os.urandom(200_000_000))
 
         def clean() -> None:
-            subprocess.run([kubectl, "exec", pod, "--", "rm", "-rf", "/root/t"], check=True, capture_output=True)
+            subprocess.run(
+                [kubectl, "exec", pod, "--", "rm", "-rf", "/root/t"], check=True, capture_output=True
+            )
 
         def by_tar(source: Path) -> Callable[[], None]:
-            into = f"mkdir -p /root/t && tar xf - -C /root/t"
+            into = "mkdir -p /root/t && tar xf - -C /root/t"
             line = f"tar cf - -C {source} . | {kubectl} exec -i {pod} -- sh -c '{into}'"
             return lambda: subprocess.run(["sh", "-c", line], check=True, capture_output=True) and None
 

@@ -28,12 +28,18 @@ def run(home: Path) -> Iterator[Result]:
 
 def twenty_clusters(home: Path) -> None:
     """Rows like those that launches leave, made by a launch on `local` and copied."""
-    subprocess.run([SKY, "launch", "-c", "c0", "--infra", "local", "-y", "--", "true"], check=True, capture_output=True)
+    subprocess.run(
+        [SKY, "launch", "-c", "c0", "--infra", "local", "-y", "--", "true"], check=True, capture_output=True
+    )
     with sqlite3.connect(home / "sky.db", isolation_level=None) as db:
         row = db.execute("SELECT * FROM clusters WHERE name = 'c0'").fetchone()
         names = [column[1] for column in db.execute("PRAGMA table_info(clusters)")]
         for number in range(1, 20):
-            values = dict(zip(names, row, strict=True)) | {"name": f"c{number}", "id": f"sky-c{number}", "created_at": time.time()}
+            values = dict(zip(names, row, strict=True)) | {
+                "name": f"c{number}",
+                "id": f"sky-c{number}",
+                "created_at": time.time(),
+            }
             db.execute(f"INSERT INTO clusters VALUES ({', '.join('?' * len(names))})", list(values.values()))
 
 

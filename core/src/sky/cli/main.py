@@ -66,7 +66,9 @@ class LazyGroup(click.Group):
             return command
         entry = _plugin_commands().get(cmd_name)
         if entry is not None:
-            return load_plugin_command(entry)
+            from sky.cli import commands
+
+            return commands.load(entry)
         return None
 
     def resolve_command(
@@ -100,29 +102,6 @@ def _plugin_commands() -> dict[str, Entry]:
         if entry.kind == "command" and entry.name not in COMMANDS and settings.enabled(entry):
             found.setdefault(entry.name, entry)
     return found
-
-
-def load_plugin_command(entry: Entry) -> click.Command:
-    """The command of a plugin, or `PluginError`."""
-    import importlib
-
-    from sky.errors import PluginError
-
-    module, _, attribute = entry.value.partition(":")
-    try:
-        command = getattr(importlib.import_module(module), attribute)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise PluginError(
-            f"{entry.dist}: command {entry.name!r} can't be loaded: {type(error).__name__}: {error}",
-            remedy=f"sky plugins disable {entry.name}",
-        ) from error
-    if not isinstance(command, click.Command):
-        raise PluginError(
-            f"{entry.dist}: {entry.value} is no click command", remedy=f"sky plugins disable {entry.name}"
-        )
-    return command
 
 
 def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from sky.cli import output
 from sky.cli.options import OUTPUT
+
+if TYPE_CHECKING:
+    from sky.registry.report import Row
 
 
 @click.group()
@@ -22,11 +26,10 @@ def plugins() -> None:
 @OUTPUT
 def list_(check: bool, no_load: bool, as_json: bool, form: str) -> int:
     """Every installed plugin, what state it is in, and what to do about it."""
-    from sky.registry import report
 
     form = "json" if as_json else form
     output.claim_stdout(form == "json")
-    rows = report.rows(load=not no_load)
+    rows = _rows(load=not no_load)
     if form == "json":
         output.document("plugins", plugins=[asdict(row) for row in rows])
     else:
@@ -35,7 +38,15 @@ def list_(check: bool, no_load: bool, as_json: bool, form: str) -> int:
     return 1 if check and bad else 0
 
 
-def _table(rows: list) -> None:  # type: ignore[type-arg]
+def _rows(load: bool) -> list[Row]:
+    from sky.cli import commands
+    from sky.cli.main import COMMANDS
+    from sky.registry import report
+
+    return report.rows(load, COMMANDS, commands.load)
+
+
+def _table(rows: list[Row]) -> None:
     head = ["NAME", "KIND", "VERSION", "DIST", "STATE", "LOAD", "HOOKS"]
     cells = [
         [
@@ -70,10 +81,9 @@ def _table(rows: list) -> None:  # type: ignore[type-arg]
 def show(name: str, form: str) -> int:
     """All there is to know of a plugin, its traceback included."""
     from sky.errors import UsageError
-    from sky.registry import report
 
     output.claim_stdout(form == "json")
-    rows = [row for row in report.rows(load=True) if row.name == name]
+    rows = [row for row in _rows(load=True) if row.name == name]
     if not rows:
         raise UsageError(f"no plugin named {name!r}", remedy="sky plugins list")
     if form == "json":

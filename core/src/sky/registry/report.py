@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 
+from sky.errors import PluginError
 from sky.registry import index, plugins, settings
 
 
@@ -26,24 +28,44 @@ class Row:
     traceback: str = ""
 
 
-def rows(load: bool) -> list[Row]:
-    """Every entry point, loaded one by one if `load`; what one of them does stops no other."""
+LoadCommand = Callable[[index.Entry], object]
+
+
+def rows(load: bool, own_commands: Container[str], load_command: LoadCommand) -> list[Row]:
+    """Every entry point, loaded one by one if `load`; what one of them does stops no other.
+
+    `own_commands` are names that no plugin can take; `load_command` raises `PluginError` for one that won't do.
+    """
     registry = plugins.Registry()
+
+    def command(entry: index.Entry) -> None:
+        if entry.name in own_commands:
+            raise plugins.LoadFailure(
+                "duplicate",
+                f"{entry.dist}: {entry.name!r} is a command of Sky itself, which is used",
+                f"uninstall or upgrade {entry.dist}",
+            )
+        load_command(entry)
+
     return [
-        _row(registry, entry, load)
+        _row(registry, entry, load, command)
         for entry in index.entries()
         if registry.canonical(entry.kind, entry.name) == entry.name
     ]
 
 
-def _row(registry: plugins.Registry, entry: index.Entry, load: bool) -> Row:
+def _row(registry: plugins.Registry, entry: index.Entry, load: bool, load_command: LoadCommand) -> Row:
     def row(state: str, **more: object) -> Row:
         return Row(entry.name, entry.kind, entry.version, entry.dist, state, entry.value, **more)  # type: ignore[arg-type]
 
     if not settings.enabled(entry):
         return row("disabled")
     if entry.kind == "command":
-        return _command(entry, row) if load else row("available")
+        try:
+            load_command(entry) if load else None
+        except PluginError as error:
+            return row(getattr(error, "state", "error"), problem=error.message, remedy=error.remedy)
+        return row("ready" if load else "available")
     try:
         registry.check_unique(entry)
         if not load:
@@ -62,20 +84,3 @@ def _row(registry: plugins.Registry, entry: index.Entry, load: bool) -> Row:
         problem=f"importing it takes {plugin.import_seconds * 1000:.0f} ms" if slow else "",
         remedy=f"tell the authors of {entry.dist}: SDKs are imported inside the hooks" if slow else "",
     )
-
-
-def _command(entry: index.Entry, row):  # type: ignore[no-untyped-def]
-    from sky.cli.main import COMMANDS, load_plugin_command
-    from sky.errors import PluginError
-
-    if entry.name in COMMANDS:
-        return row(
-            "duplicate",
-            problem=f"{entry.dist}: {entry.name!r} is a command of Sky itself, which is used",
-            remedy=f"uninstall or upgrade {entry.dist}",
-        )
-    try:
-        load_plugin_command(entry)
-    except PluginError as error:
-        return row("error", problem=error.message, remedy=error.remedy)
-    return row("ready")
