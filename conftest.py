@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import collections
 import os
+import signal
 
 import pytest
 
 _reasons: collections.Counter[str] = collections.Counter()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Who starts the tests in the background of a script has them, and all that they start, ignore SIGINT.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
