@@ -66,7 +66,7 @@ DOCUMENTED = (
     "types",
     "errors",
     "hookspecs",
-    "cancel",
+    "cancellation",
     "cache",
 )
 

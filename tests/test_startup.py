@@ -64,7 +64,7 @@ STATE = INDEX | {
     "fcntl",
     "sqlite3",
 }
-LIBRARY = STATE | {"sky.cancel", "sky.cli.options", "sky.client", "sky.client.common"}
+LIBRARY = STATE | {"sky.cancellation", "sky.cli.options", "sky.client", "sky.client.common"}
 SESSION = (
     LIBRARY
     | {"sky.cache", "sky.config", "sky.hookspecs", "sky.session", "pluggy", "gc"}
@@ -84,8 +84,8 @@ TASK = {
     "shlex",
 }
 JOB = {
-    "sky.launch",
-    "sky.launch.jobs",
+    "sky.launcher",
+    "sky.launcher.jobs",
     "sky.node",
     "sky.node.engine",
     "sky.node.stream",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pluggy
 
 from sky.cache import Cache
-from sky.cancel import CancelToken
+from sky.cancellation import CancelToken
 from sky.errors import (
     Cancelled,
     ConnectionLost,

@@ -11,7 +11,7 @@ from typing import Any
 
 from sky import config, paths
 from sky.cache import Cache
-from sky.cancel import CancelToken
+from sky.cancellation import CancelToken
 from sky.registry import plugins
 from sky.types import Context, Event
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from sky.cache import Cache
-    from sky.cancel import CancelToken
+    from sky.cancellation import CancelToken
 
 NO_DATA: Mapping[str, str] = {}
 

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, cast
 import pytest
 from node_harness import MARK, environ, job, kill, processes, until
 
-from sky.cancel import CancelToken
+from sky.cancellation import CancelToken
 from sky.errors import Cancelled, ConnectionLost, HostGone, NotYet, SkyError, Unreachable
 from sky.local.plugin import LocalRunner
 from sky.node import engine as engine_module

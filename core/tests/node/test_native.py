@@ -11,7 +11,7 @@ import pytest
 from node_harness import job
 from test_engine import Cut, Runner, Session
 
-from sky.cancel import CancelToken
+from sky.cancellation import CancelToken
 from sky.errors import Cancelled, ConnectionLost, NotYet, SkyError, Unreachable
 from sky.node import native
 from sky.node.native import NativeEngine

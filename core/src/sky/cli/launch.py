@@ -12,7 +12,7 @@ from sky.cli.options import CONFIG, OUTPUT, YES, cluster_names, session, task_fr
 
 if TYPE_CHECKING:
     from sky.client import Launched
-    from sky.launch.candidates import Candidates
+    from sky.launcher.candidates import Candidates
     from sky.node.engine import Stream
     from sky.session import Session
     from sky.task.model import Task
@@ -187,7 +187,7 @@ def exit_code(done: Launched) -> int:
 
 def candidate_table(found: Candidates) -> str:
     """The rows in the order in which they would be tried, the first one marked, then why others are absent."""
-    from sky.launch.candidates import explain
+    from sky.launcher.candidates import explain
 
     rows = []
     for number, candidate in enumerate(found.rows[:_DRYRUN_SHOWN]):

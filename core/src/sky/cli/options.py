@@ -89,7 +89,7 @@ def session(config: tuple[str, ...], form: str = "table") -> Session:
     The first signal asks politely; the second ends the process as usual.
     """
     output.claim_stdout(form == "json")
-    from sky.cancel import CancelToken
+    from sky.cancellation import CancelToken
     from sky.session import Session
 
     token = CancelToken()

@@ -12,7 +12,7 @@ from sky.state.clusters import Cluster, State
 from sky.types import CredentialStatus, Host, TransferResult
 
 if TYPE_CHECKING:
-    from sky.launch.lifecycle import Downed
+    from sky.launcher.lifecycle import Downed
     from sky.session import Session
 
 
@@ -27,7 +27,7 @@ def status(
     """The clusters known here, newest first; `refresh` asks their clouds, `rebuild` finds unknown ones by tags."""
     with State() as state:
         if rebuild or refresh:
-            from sky.launch import lifecycle
+            from sky.launcher import lifecycle
 
             session = session or silent()
             if rebuild:
@@ -44,7 +44,7 @@ def down(
     names: Sequence[str] = (), *, session: Session | None = None, every: bool = False, purge: bool = False
 ) -> list[Downed]:
     """Give clusters back and forget them. Absent ones are success for the cloud, and an error by name here."""
-    from sky.launch import lifecycle
+    from sky.launcher import lifecycle
 
     session = session or silent()
     with State() as state:
@@ -81,7 +81,7 @@ def check(
 
 def host_of(state: State, cluster_name: str, node: int = 0) -> Host:
     """A node of a cluster by its rank. Raises `UsageError` if there is no such node."""
-    from sky.launch import jobs
+    from sky.launcher import jobs
 
     hosts = jobs.place_of(state.require(cluster_name)).hosts
     if not 0 <= node < len(hosts):
@@ -111,7 +111,7 @@ def rsync(
     source: str, target: str, *, session: Session | None = None, delete: bool = False
 ) -> TransferResult:
     """Sync files up or down: one of the two is `CLUSTER:PATH`, the other a local path."""
-    from sky.launch import files
+    from sky.launcher import files
     from sky.types import Transfer
 
     session = session or silent()

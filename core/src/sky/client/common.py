@@ -39,7 +39,7 @@ def silent() -> Session:
 
 def gone(session: Session, state: State, cluster: Cluster, error: HostGone) -> SkyError:
     """A host vanished: note what its cloud says of it, so that `status` shows it, too."""
-    from sky.launch import lifecycle
+    from sky.launcher import lifecycle
 
     lifecycle.refresh(session, state, [cluster])
     now = state.get(cluster.name)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def queue(cluster_name: str, *, session: Session | None = None) -> list[JobStatus]:
     """Every job of a cluster, oldest first, as the place itself tells."""
-    from sky.launch import jobs
+    from sky.launcher import jobs
 
     session = session or silent()
     with State() as state:
@@ -41,7 +41,7 @@ def logs(
     on_state: OnState = lambda stream: None,
 ) -> Launched:
     """Pass the log of a job (by default the newest) to `out`: all of it or the last `tail` lines."""
-    from sky.launch import jobs
+    from sky.launcher import jobs
 
     session = session or silent()
     with State() as state:
@@ -67,7 +67,7 @@ def sync_down_logs(
     cluster_name: str, job_ids: Sequence[str], target: str, *, session: Session | None = None
 ) -> dict[str, Path]:
     """Copy logs of jobs (by default all) to `target`/ID/run.log; paths by job id."""
-    from sky.launch import files, jobs
+    from sky.launcher import files, jobs
     from sky.types import Transfer
 
     session = session or silent()
@@ -95,7 +95,7 @@ def cancel(
     cluster_name: str, job_ids: Sequence[str] = (), *, session: Session | None = None, every: bool = False
 ) -> list[tuple[str, str]]:
     """End jobs and everything they started; (id, state afterwards) of each. Finished jobs stay as they are."""
-    from sky.launch import jobs
+    from sky.launcher import jobs
 
     session = session or silent()
     with State() as state:

@@ -12,7 +12,7 @@ from sky.errors import Cancelled, HostGone, UsageError
 from sky.state.clusters import Cluster, ClusterStatus, State, locked
 
 if TYPE_CHECKING:
-    from sky.launch.candidates import Candidate, Candidates
+    from sky.launcher.candidates import Candidate, Candidates
     from sky.node.engine import Stream
     from sky.session import Session
     from sky.task.model import Task
@@ -37,7 +37,7 @@ def launch(
     May be repeated: a launch that was cut short is taken up again, an existing cluster is used again.
     `confirm` is asked before a new cluster is made; false raises `Cancelled`.
     """
-    from sky.launch import candidates, files, jobs, names
+    from sky.launcher import candidates, files, jobs, names
 
     session = session or silent()
     name = names.check(cluster_name) if cluster_name else names.automatic()
@@ -58,7 +58,7 @@ def _obtain(
     session: Session, state: State, name: str, task: Task, confirm: Confirm, wait_seconds: float
 ) -> Cluster:
     """The cluster of that name, up: as it is, taken up again, or made."""
-    from sky.launch import candidates, jobs, lifecycle, provision
+    from sky.launcher import candidates, jobs, lifecycle, provision
 
     cluster = state.get(name)
     if cluster is not None and cluster.status is ClusterStatus.UP:
@@ -95,7 +95,7 @@ def exec_(
     """Run a task's `run` on a cluster that is up: no setup, and only the workdir is synced."""
     from dataclasses import replace
 
-    from sky.launch import jobs
+    from sky.launcher import jobs
 
     session = session or silent()
     with State() as state:
@@ -108,7 +108,7 @@ def exec_(
                 "there is nothing to run", remedy="the task has no `run`, and no command was given"
             )
         if task.workdir is not None:
-            from sky.launch import files
+            from sky.launcher import files
 
             task = replace(task, file_mounts={})
             files.check(task)
@@ -127,7 +127,7 @@ def _submit(
     out: BinaryIO | None,
     on_state: OnState,
 ) -> Launched:
-    from sky.launch import jobs
+    from sky.launcher import jobs
 
     engine = jobs.engine_of(session, cluster)
     sink = out or io.BytesIO()
@@ -173,7 +173,7 @@ def _with_policy(session: Session, task: Task) -> Task:
 
 def plan(task: Task, *, session: Session | None = None, wait_seconds: float | None = None) -> Candidates:
     """Where the task could run and what it would cost; creates nothing."""
-    from sky.launch import candidates, files
+    from sky.launcher import candidates, files
 
     session = session or silent()
     task = _with_policy(session, task)
@@ -185,7 +185,7 @@ def plan(task: Task, *, session: Session | None = None, wait_seconds: float | No
 
 def preview(task: Task, candidate: Candidate, cluster_name: str | None, *, session: Session) -> str:
     """What the candidate's cloud would be asked for, as text; empty where the cloud can't tell."""
-    from sky.launch import names, provision
+    from sky.launcher import names, provision
 
     cloud = session.registry.cloud(candidate.offer.cloud)
     if not cloud.has("sky_preview"):

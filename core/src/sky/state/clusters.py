@@ -21,7 +21,7 @@ from sky.errors import UsageError
 from sky.state import codec, db
 
 if TYPE_CHECKING:
-    from sky.cancel import CancelToken
+    from sky.cancellation import CancelToken
     from sky.types import Allocation, Host, Offer
 
 

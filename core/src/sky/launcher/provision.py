@@ -19,8 +19,8 @@ from sky.errors import (
     Unreachable,
     UsageError,
 )
-from sky.launch import names
-from sky.launch.candidates import Candidate
+from sky.launcher import names
+from sky.launcher.candidates import Candidate
 from sky.state.clusters import Cluster, ClusterStatus, State
 from sky.types import Accelerator, Allocation, Host, InstanceState, InstanceStatus, LaunchSpec, Request
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sky.errors import SkyError
 from sky.fanout import fan_out
-from sky.launch import names, provision
+from sky.launcher import names, provision
 from sky.state.clusters import Cluster, ClusterStatus, State, locked
 from sky.types import Allocation, InstanceState
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sky.errors import UsageError
-from sky.launch import files
+from sky.launcher import files
 from sky.task.model import Task
 
 
