@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import threading
 import time
@@ -54,6 +55,31 @@ def wait_until(what: Callable[[], bool], seconds: float = 5.0) -> None:
     while not what():
         assert time.monotonic() < deadline, "it never became true"
         time.sleep(0.01)
+
+
+def _lost_with(stub: StubServer, make_context: MakeContext, message: str) -> str:
+    """What a run says whose channel ends with this status message alone."""
+    stub.answers["GET", POD] = (200, RUNNING)
+    said = {"status": "Failure", "reason": "NonZeroExitCode", "message": message}
+    stub.exec = lambda run: run.send(3, json.dumps(said).encode())
+    with pytest.raises(ConnectionLost) as caught:
+        sh(make_context(seconds=10), "true")
+    return caught.value.message
+
+
+def test_what_the_status_says_is_told_without_the_command_and_in_brief(
+    stub: StubServer, make_context: MakeContext
+) -> None:
+    script = "a=$1\nif [ $x ]; then b; fi, exit code 3\n" * 50
+    message = f"command terminated with non-zero exit code: error executing command [sh -c {script}]"
+    told = _lost_with(stub, make_context, f"{message}, exit code 137")
+    assert told.endswith("said how it ended: command terminated with non-zero exit code, exit code 137")
+    assert _lost_with(stub, make_context, message[:300]).endswith(
+        "command terminated with non-zero exit code"
+    )
+    told = _lost_with(stub, make_context, "a reason\n" * 100)
+    assert "\n" not in told
+    assert len(told.partition("said how it ended: ")[2]) == 200
 
 
 # --- the code ----------------------------------------------------------------------------------------

@@ -13,12 +13,14 @@ from sky.api import (
     Accelerator,
     Allocation,
     Context,
+    Event,
     Host,
     InstanceState,
     InstanceStatus,
     NotPermitted,
     NotYet,
     Offer,
+    SkyError,
 )
 from sky_kubernetes import api_client, labels, parallel, pinned
 from sky_kubernetes.access import check_credentials, identity
@@ -118,18 +120,29 @@ def _host(allocation: Allocation, pod: Mapping[str, Any]) -> Host:
 def list_clusters(ctx: Context, tags: Mapping[str, str]) -> list[Allocation]:
     """Every cluster with `tags` in the allowed contexts, in the namespace configured for each.
 
-    Raises what the first context that doesn't answer fails with.
+    A context that can't be asked is named by a `warning` event and hides none of the others' clusters; when
+    no context answers, what the first fails with is raised.
     """
     names = allowed_contexts(ctx, load_kubeconfig(ctx))
     answers = parallel.each(ctx, names, functools.partial(_list_in, tags), _LIST_SECONDS)
     found: dict[tuple[str, ...], Allocation] = {}
-    for allocations in parallel.all_or_raise(answers).values():
+    for allocations in _answered(ctx, answers):
         for allocation in allocations:
             spec = allocation.spec
             # Two contexts may lead to one cluster.
             key = (spec["cluster_uid"] or spec["server"], spec["namespace"], allocation.id)
             found.setdefault(key, allocation)
     return list(found.values())
+
+
+def _answered(ctx: Context, answers: Mapping[str, list[Allocation] | SkyError]) -> list[list[Allocation]]:
+    errors = {name: answer for name, answer in answers.items() if isinstance(answer, SkyError)}
+    if errors and len(errors) == len(answers):
+        raise next(iter(errors.values()))
+    for name, error in errors.items():
+        message = f"clusters in Kubernetes context {name!r} aren't listed: {error.message}"
+        ctx.emit(Event(kind="warning", message=message, data={"context": name}))
+    return [answer for answer in answers.values() if not isinstance(answer, SkyError)]
 
 
 def _list_in(tags: Mapping[str, str], ctx: Context, name: str) -> list[Allocation]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from sky.api import Context, SkyError, TimedOut
@@ -68,16 +68,6 @@ def together(*calls: Callable[[], Any]) -> list[Any]:
     for index in sorted(errors):
         raise errors[index]
     return [results[index] for index in range(len(calls))]
-
-
-def all_or_raise(answers: Mapping[str, T | SkyError]) -> dict[str, T]:
-    """The answers, when every one is one; else the first error."""
-    good: dict[str, T] = {}
-    for name, answer in answers.items():
-        if isinstance(answer, SkyError):
-            raise answer
-        good[name] = answer
-    return good
 
 
 def _result(answer: T | BaseException | None, name: str, seconds: float) -> T | SkyError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from sky_kubernetes.runner import Target
 
 _ASK_SECONDS = 5.0
+_SAID_CHARACTERS = 200
+_COMMAND = re.compile(r"(: )?error executing command \[(.*\](?=, exit code \d+\s*$)|.*)", re.DOTALL)
 
 
 def fate(ctx: Context, api: Api, target: Target, failure: SkyError, said: str) -> SkyError:
@@ -38,9 +41,16 @@ def fate(ctx: Context, api: Api, target: Target, failure: SkyError, said: str) -
     if restarted := _last_end(pod, target.container):
         failure.message += f"; its container was restarted: {restarted}"
     elif said:
-        failure.message += f": {said}"
+        failure.message += f": {_in_brief(said)}"
     failure.args = (failure.message,)
     return failure
+
+
+def _in_brief(said: str) -> str:
+    """What the status channel said, on one line of at most 200 characters and without the command run."""
+    # The command is the wrapper's whole script: of no use to who reads, and it may hold what is secret.
+    line = " ".join(_COMMAND.sub("", said).split())
+    return line if len(line) <= _SAID_CHARACTERS else line[: _SAID_CHARACTERS - 1] + "…"
 
 
 def _gone(pod: Mapping[str, Any], target: Target) -> str:

@@ -117,10 +117,24 @@ def test_pods_that_take_too_long_to_list_leave_an_offer_that_says_so(lab: Any, s
     assert "not in time" in offer.note
 
 
-def test_listing_raises_rather_than_answering_in_part(lab: Any, kubeconfig: Kubeconfig, server: str) -> None:
+def test_a_context_that_cannot_be_asked_is_named_and_hides_no_other_ones_clusters(
+    lab: Any, kubeconfig: Kubeconfig, server: str
+) -> None:
     kubeconfig.write("live", dead=DEAD, live=server)
+    allocation = lab.up(tags={"owner": "A.B_c", "name": "seen"})
+    lab.events.clear()
+    config = {"allowed_contexts": ["dead", "live", "misspelt"]}
+    found = cloud.list_clusters(lab.ctx(config), {"name": "seen"})
+    assert [a.id for a in found] == [allocation.id]
+    warnings = {e.data["context"]: e.message for e in lab.events if e.kind == "warning"}
+    assert set(warnings) == {"dead", "misspelt"}
+    assert "'dead' aren't listed" in warnings["dead"]
+
+
+def test_listing_that_no_context_answers_raises(lab: Any, kubeconfig: Kubeconfig) -> None:
+    kubeconfig.write("dead", dead=DEAD, gone=DEAD)
     with pytest.raises(Unreachable, match="dead"):
-        cloud.list_clusters(lab.ctx({"allowed_contexts": "all"}), {})
+        cloud.list_clusters(lab.ctx({"allowed_contexts": ["dead", "gone"]}), {})
 
 
 def test_only_the_current_context_is_used_unless_more_are_allowed(
