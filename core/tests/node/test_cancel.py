@@ -36,6 +36,19 @@ def test_everything_is_gone(node: Node, kind: str) -> None:
     assert not (node.directory(1) / "env").exists()
 
 
+def test_those_who_ignore_term_after_others_ended(node: Node) -> None:
+    """A group that TERM emptied can't be signalled any more; what is left of the others is killed all the same."""
+    node.submit(
+        "setsid sh -c 'trap \"\" TERM; echo $$ >own; exec sleep 1000' &\n"
+        "setsid sh -c 'echo $$ >complies; exec sleep 1000' &\n"
+        "(trap '' TERM; exec sleep 1000) & echo $! >pid; sleep 1000",
+        follow=False,
+    )
+    pids = [pid_of(node, name) for name in ("own", "complies", "pid")]
+    assert node.call("cancel", "1", "1").of("cancelled") == [["1", "CANCELLED"]]
+    assert not any(alive(pid) for pid in pids)
+
+
 def test_title_that_covers_the_environment(node: Node) -> None:
     """What sets its own title writes over its environment: the cookie is lost, the open log isn't."""
     script = (
@@ -130,9 +143,9 @@ def driver_of(node: Node, job_id: int) -> int:
     return int((node.directory(job_id) / "driver").read_text().partition(":")[0])
 
 
-def pid_of(node: Node) -> int:
-    """What the job wrote to `pid`."""
-    file = node.home / "sky_workdir/pid"
+def pid_of(node: Node, name: str = "pid") -> int:
+    """What the job wrote to this file."""
+    file = node.home / "sky_workdir" / name
     return int(until(lambda: file.exists() and file.read_text().strip()))
 
 

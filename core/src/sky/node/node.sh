@@ -108,7 +108,7 @@ freeze() { # DIR: stop all its members; sets $living
   while members "$1" && [ $calm -lt 2 ]; do
     if [ "$living" = "$before" ]; then calm=$((calm + 1)); else calm=0; fi
     before=$living
-    [ -z "$living" ] || kill -STOP $living $signal_groups 2>/dev/null
+    [ -z "$living" ] || kill -STOP $living $signal_groups 2>/dev/null || : # some of them may be gone
   done
 }
 end_members() { # DIR GRACE_SECONDS: stop them all, then TERM, then KILL
@@ -123,7 +123,7 @@ end_members() { # DIR GRACE_SECONDS: stop them all, then TERM, then KILL
     nap 0.1
   done
   left=50
-  while [ -n "$living" ] && freeze "$1" && [ -n "$living" ]; do
+  while [ -n "$living" ] && { freeze "$1"; [ -n "$living" ]; }; do
     kill -KILL $living 2>/dev/null
     left=$((left - 1))
     [ $left -gt 0 ] || return 1
