@@ -64,7 +64,7 @@ def test_every_command_that_shows_something_prints_one_document(
         (("launch", "-y", "none.yaml"), 2, "usage"),
         (("launch", *LOCAL, "--cpus", "900", "--", "true"), 120, "nothing_feasible"),
         (("launch", "-y", "--infra", "k8s", "--", "true"), 121, "credentials"),
-        (("launch", "-y", "--infra", "nebula", "--", "true"), 125, "plugin"),
+        (("launch", "-y", "--infra", "nebula", "--", "true"), 2, "usage"),
         (("logs", "none"), 2, "usage"),
         (("down", "none", "-y"), 2, "usage"),
         (("rsync", "a", "b"), 2, "usage"),

@@ -169,7 +169,7 @@ def test_every_hook_call_can_be_traced(sky: Sky) -> None:
 @pytest.mark.parametrize(
     ("name", "code", "remedy"),
     [
-        ("nosuch", 125, "pip install sky-plugin-nosuch"),
+        ("nosuch", 2, "pip install sky-plugin-nosuch"),
         ("twin", 125, "uninstall one of them"),
         ("api-next", 125, "pip install --upgrade sky-core"),
         ("not-a-class", 125, "upgrade sky-plugin-not-a-class"),

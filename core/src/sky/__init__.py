@@ -74,3 +74,7 @@ def __getattr__(name: str) -> object:
     if module is None:
         raise AttributeError(f"module 'sky' has no attribute {name!r}")
     return getattr(importlib.import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return __all__

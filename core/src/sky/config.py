@@ -121,7 +121,11 @@ def _parse_file(path: Path) -> dict[str, Any]:
             return stored["config"]  # type: ignore[no-any-return]
     except (OSError, ValueError, KeyError):
         pass  # absent, or of another version: parsed below
-    config = _parse_text(path.read_text(encoding="utf-8-sig"), str(path))
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"config: {path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+    config = _parse_text(text, str(path))
     try:
         document = json.dumps({"identity": identity, "config": config})
         paths.private("cache")

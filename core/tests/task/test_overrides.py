@@ -87,7 +87,7 @@ def test_mistakes_name_the_option(refusal: Refusal) -> None:
         "--num-nodes",
         "--cpus",
         "--ports",
-        "--labels",
+        "--label",
         "--infra",
     ]
 
@@ -98,7 +98,7 @@ def test_options_that_are_not_done_yet(load: Load, refusal: Refusal) -> None:
     assert (task.num_nodes, task.autostop, task.git) == (2, Autostop(idle_minutes=10), GitSource("u", "r"))
     assert {line.split(": ")[0] for line in refusal("", **options)} == {
         "--num-nodes",
-        "--autostop",
+        "--idle-minutes-to-autostop",
         "--git-url",
         "--git-ref",
     }

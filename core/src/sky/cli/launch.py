@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sky.cli import output
-from sky.cli.options import CONFIG, OUTPUT, YES, cluster_names, session, task_from, task_options
+from sky.cli.options import CONFIG, OUTPUT, YES, ask, cluster_names, session, task_from, task_options
 
 if TYPE_CHECKING:
     from sky.client import Launched
@@ -32,7 +32,12 @@ _DRYRUN_SHOWN = 10
 )
 @click.option("--dryrun", is_flag=True, help="Print what would be asked of the cloud; create nothing.")
 @click.option("--no-setup", is_flag=True, help="Skip setup.")
-@click.option("--wait", "wait_seconds", type=float, help="Seconds to wait for a slow cloud's answer (5).")
+@click.option(
+    "--wait",
+    "wait_seconds",
+    type=click.FloatRange(min=0),
+    help="Seconds to wait for a slow cloud's answer (5).",
+)
 @click.option("--down", "down_after", is_flag=True, help="Not supported yet.")
 @_DETACH
 @YES
@@ -83,7 +88,7 @@ def launch(
             raise UsageError(
                 f"launching {name!r} needs a yes, and there is no terminal to ask on", remedy="add -y"
             )
-        return click.confirm(f"Launch a new cluster {name!r}?", default=True, err=True)
+        return ask(f"Launch a new cluster {name!r}?")
 
     done = client.launch(
         wanted,

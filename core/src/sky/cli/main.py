@@ -127,12 +127,15 @@ def entry() -> None:
     code = run(sys.argv[1:])
     # Late daemon threads are not waited for, and nothing of ours runs at exit: files are closed by now.
     from sky.cli import output
+    from sky.errors import SkyError
 
     try:
         sys.stdout.flush()
         output.flush()
+    except SkyError as error:
+        code = code or _failed(error)
     except OSError:
-        code = code or 125
+        code = code or 128 + signal.SIGPIPE
     os._exit(code)
 
 
@@ -168,8 +171,8 @@ def run(argv: list[str]) -> int:
         return 123
     except (BrokenPipeError, SystemExit) as error:
         # Who read our output has left: click turns that into an exit of its own. Nothing is left to say.
-        # It ends a completion that way, too: with 0.
-        return 0 if isinstance(error, SystemExit) and error.code == 0 else 125
+        # It ends a completion that way, too: with 0. Otherwise as a shell would say it.
+        return 0 if isinstance(error, SystemExit) and error.code == 0 else 128 + signal.SIGPIPE
     except Exception as error:  # the last resort: no traceback reaches a user
         failure = _disk_failure(error)
         if failure is not None:

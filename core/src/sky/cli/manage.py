@@ -8,7 +8,7 @@ from dataclasses import asdict
 import click
 
 from sky.cli import output
-from sky.cli.options import CONFIG, OUTPUT, YES, cluster_names, session
+from sky.cli.options import CONFIG, OUTPUT, YES, ask, cluster_names, session
 
 
 @click.command()
@@ -28,6 +28,8 @@ def down(
     from sky.errors import UsageError
 
     ses = session(config, form)
+    if clusters and every:
+        raise UsageError("--all and a name at once: which is meant?", remedy="sky down NAME, or --all")
     if not clusters and not every:
         raise UsageError("which cluster?", remedy="sky down NAME, or --all")
     names = [c.name for c in client.status(() if every else clusters)]
@@ -36,7 +38,7 @@ def down(
             raise UsageError(
                 "giving clusters back needs a yes, and there is no terminal to ask on", remedy="add -y"
             )
-        if not click.confirm(f"Give back {', '.join(names)}?", default=True, err=True):
+        if not ask(f"Give back {', '.join(names)}?"):
             return 123
     done = client.down(names, session=ses, purge=purge)
     failed = [result for result in done if result.error is not None]

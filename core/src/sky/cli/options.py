@@ -103,6 +103,15 @@ def session(config: tuple[str, ...], form: str = "table") -> Session:
     return Session(output.show, token, config)
 
 
+def ask(question: str) -> bool:
+    """A yes or no on the terminal; Ctrl-C is an answer, too: it ends the command."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return click.confirm(question, default=True, err=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def cluster_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """For shell completion: the clusters known here."""
     from sky.state.clusters import State

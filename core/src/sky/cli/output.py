@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
@@ -42,18 +43,35 @@ class _AtOnce:
         self._stream = stream
 
     def write(self, data: bytes) -> int:
-        written = self._stream.write(data)
-        self._stream.flush()
+        with _blamed():
+            written = self._stream.write(data)
+            self._stream.flush()
         return written
 
     def flush(self) -> None:
         self._stream.flush()
 
 
+@contextlib.contextmanager
+def _blamed() -> Iterator[None]:
+    """A full disk behind an output is named as such. A reader that has left stays what it is."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        from sky.errors import SkyError
+
+        raise SkyError(
+            f"can't write the output: {error.strerror}", remedy="what was asked for may be done"
+        ) from error
+
+
 def flush() -> None:
-    """Hand on what was written to either output. Raises `OSError` when nobody can take it."""
-    _stdout.flush()
-    sys.stderr.flush()
+    """Hand on what was written to either output. Raises `SkyError` or `BrokenPipeError` when nobody can take it."""
+    with _blamed():
+        _stdout.flush()
+        sys.stderr.flush()
 
 
 def line(text: str = "") -> None:

@@ -113,6 +113,7 @@ def queue(clusters: tuple[str, ...], skip_finished: bool, form: str, config: tup
     names = clusters or [c.name for c in client.status() if c.status is ClusterStatus.UP]
     answers: dict[str, list[JobStatus]] = {}
     failed: SkyError | None = None
+    errors: dict[str, str] = {}
     for name in names:
         try:
             jobs = client.queue(name, session=ses)
@@ -121,11 +122,14 @@ def queue(clusters: tuple[str, ...], skip_finished: bool, form: str, config: tup
                 raise
             output.note(f"{name}: {error}")
             failed = error
+            errors[name] = error.message
             continue
         answers[name] = [job for job in jobs if not (skip_finished and job.state.final)]
     if form == "json":
         output.document(
-            "queue", clusters={name: [_job(job) for job in jobs] for name, jobs in answers.items()}
+            "queue",
+            clusters={name: [_job(job) for job in jobs] for name, jobs in answers.items()},
+            errors=errors,
         )
     else:
         rows = [_job_row(name, job) for name, jobs in answers.items() for job in jobs]

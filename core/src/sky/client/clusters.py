@@ -68,6 +68,9 @@ def check(
         result: CredentialStatus = plugin.call("sky_check_credentials", ctx=ctx)
         return result
 
+    for name in wanted:
+        if not any(entry.name == name for entry in registry.entries("cloud")):
+            registry.cloud(name)  # raises, with what is installed
     found = {}
     for name, answer in fan_out({n: (lambda n=n: ask(n)) for n in wanted}, seconds).items():  # type: ignore[misc]
         if answer.value is not None:
@@ -126,6 +129,8 @@ def rsync(
     local = str(Path(source if up else target).expanduser().absolute())
     if (source if up else target).endswith("/"):
         local += "/"
+    if up and not Path(local).exists():
+        raise UsageError(f"there is no {source}", remedy="the source is a local path here")
     transfer = (
         Transfer(direction="up", source=local, target=path, delete=delete)
         if up

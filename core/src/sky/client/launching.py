@@ -40,7 +40,7 @@ def launch(
     from sky.launcher import candidates, files, jobs, names
 
     session = session or silent()
-    name = names.check(cluster_name) if cluster_name else names.automatic()
+    name = names.automatic() if cluster_name is None else names.check(cluster_name)
     task = _with_policy(session, task)
     files.check(task)
     seconds = candidates.FEASIBLE_SECONDS if wait_seconds is None else wait_seconds
@@ -50,7 +50,7 @@ def launch(
             files.upload(session, cluster.hosts, task)
         if task.run is None and (task.setup is None or no_setup):
             return Launched(cluster=name)
-        job = jobs.job_from(task, cluster, with_setup=not no_setup)
+        job = jobs.job_from(session, task, cluster, with_setup=not no_setup)
         return _submit(session, state, cluster, task, job, detach, out, on_state)
 
 
@@ -113,7 +113,7 @@ def exec_(
             task = replace(task, file_mounts={})
             files.check(task)
             files.upload(session, cluster.hosts, task)
-        job = jobs.job_from(task, cluster, with_setup=False)
+        job = jobs.job_from(session, task, cluster, with_setup=False)
         return _submit(session, state, cluster, task, job, detach, out, on_state)
 
 
@@ -187,9 +187,10 @@ def preview(task: Task, candidate: Candidate, cluster_name: str | None, *, sessi
     """What the candidate's cloud would be asked for, as text; empty where the cloud can't tell."""
     from sky.launcher import names, provision
 
+    name = names.automatic() if cluster_name is None else names.check(cluster_name)
     cloud = session.registry.cloud(candidate.offer.cloud)
     if not cloud.has("sky_preview"):
         return ""
-    spec = provision.new_spec(cluster_name or names.automatic(), task, candidate)
+    spec = provision.new_spec(name, task, candidate)
     ctx = session.context(cloud, task_config=task.config)
     return str(cloud.call("sky_preview", ctx=ctx, spec=spec))

@@ -61,7 +61,15 @@ class Failure(NamedTuple):
 
 _COULD_NOT_ASK = {
     error.kind: error
-    for error in (CredentialsError, LoginExpired, NotPermitted, Unreachable, ConnectionLost, TimedOut)
+    for error in (
+        CredentialsError,
+        LoginExpired,
+        NotPermitted,
+        Unreachable,
+        ConnectionLost,
+        TimedOut,
+        UsageError,
+    )
 }
 
 
@@ -113,6 +121,7 @@ def find(session: Session, task: Task, seconds: float = FEASIBLE_SECONDS) -> Can
         },
         seconds,
     )
+    session.cancel.check()
     rows: list[tuple[tuple[object, ...], Candidate]] = []
     rejections: list[Rejection] = []
     failures: list[Failure] = []

@@ -46,10 +46,14 @@ def place_of(cluster: Cluster) -> Place:
     )
 
 
-def job_from(task: Task, cluster: Cluster, with_setup: bool) -> Job:
-    """The job that a task is on a cluster; each call makes another job."""
+def job_from(session: Session, task: Task, cluster: Cluster, with_setup: bool) -> Job:
+    """The job that a task is on a cluster; each call makes another job.
+
+    Its devices are those of the alternative that the cluster satisfies, not of any other.
+    """
     offer = cluster.offer
-    wanted = next((r.accelerator for r in task.resources if r.accelerator is not None), None)
+    fitting, _ = _fitting(session, task, cluster)
+    wanted = fitting.accelerator if fitting is not None else None
     has = offer.accelerator.count if offer is not None and offer.accelerator is not None else 0
     return Job(
         token=os.urandom(8).hex(),
@@ -70,20 +74,29 @@ def job_from(task: Task, cluster: Cluster, with_setup: bool) -> Job:
 
 def check_fits(session: Session, task: Task, cluster: Cluster) -> None:
     """Raise `UsageError` unless an existing cluster has what one alternative of the task asks for."""
-    offer = cluster.offer
-    if offer is None:
-        return
-    canonical = session.registry.canonical
-    requests = [
-        request if request.cloud is None else replace(request, cloud=canonical("cloud", request.cloud))
-        for request in task.resources
-    ]
-    misfits = [misfit(request, cluster, offer) for request in requests]
-    if misfits and all(misfits):
+    fitting, misfits = _fitting(session, task, cluster)
+    if fitting is None and misfits:
         raise UsageError(
             f"cluster {cluster.name!r} has {'; '.join(dict.fromkeys(misfits))}",
             remedy=f"launch under another name, or first: sky down {cluster.name}",
         )
+
+
+def _fitting(session: Session, task: Task, cluster: Cluster) -> tuple[Request | None, list[str]]:
+    """The first alternative of a task that a cluster satisfies, and what the ones before it lack there."""
+    offer = cluster.offer
+    misfits: list[str] = []
+    if offer is None:
+        return None, misfits
+    canonical = session.registry.canonical
+    for request in task.resources:
+        if request.cloud is not None:
+            request = replace(request, cloud=canonical("cloud", request.cloud))
+        wrong = misfit(request, cluster, offer)
+        if not wrong:
+            return request, misfits
+        misfits.append(wrong)
+    return None, misfits
 
 
 def misfit(request: Request, cluster: Cluster, offer: Offer) -> str:
@@ -108,6 +121,9 @@ def misfit(request: Request, cluster: Cluster, offer: Offer) -> str:
     place, asked = ("/".join(part for part in (it.region, it.zone) if part) for it in (offer, request))
     if asked and not f"{place}/".startswith(f"{asked}/"):
         return f"its place in {place}, not {asked}"
+    image = cluster.spec.get("request", {}).get("image_id")
+    if request.image_id is not None and request.image_id != image:
+        return f"{image or 'the default image'}, not {request.image_id}"
     if request.num_nodes > cluster.num_nodes:
         return f"{cluster.num_nodes} nodes, not {request.num_nodes}"
     return ""

@@ -27,6 +27,7 @@ def refresh(session: Session, state: State, clusters: list[Cluster]) -> None:
     """
     calls = {cluster.name: _asker(session, cluster) for cluster in clusters}
     answers = fan_out(calls, ASK_SECONDS)
+    session.cancel.check()
     for cluster in clusters:
         answer = answers[cluster.name]
         if answer.value is None:

@@ -40,11 +40,12 @@ def automatic() -> str:
 
 
 def check(name: str) -> str:
-    """A cluster's name may hold anything that can be typed and printed. Raises `UsageError`."""
-    if not name.strip() or not name.isprintable() or name.startswith("-") or len(name) > 200:
+    """A cluster's name may hold anything that can be printed, but what makes a path or an option of it."""
+    odd = not name.strip() or not name.isprintable() or name.startswith(("-", ".")) or len(name) > 200
+    if odd or "/" in name or ":" in name:
         raise UsageError(
             f"{name!r} can't be a cluster's name",
-            remedy="1 to 200 printable characters, not starting with '-'",
+            remedy="1 to 200 printable characters without '/' and ':', not starting with '-' or '.'",
         )
     return name
 

@@ -136,10 +136,6 @@ end_members() { # DIR GRACE_SECONDS: stop them all, then TERM, then KILL
 job_of() { # ID: sets j to its directory
   fact "$W/q/$1" && j=$W/j/$v
 }
-last_id() { # sets id to the highest there is, 0 if none
-  id=$hint
-  while [ -e "$W/q/$((id + 1))" ]; do id=$((id + 1)); done
-}
 publish() { # NAME: sets id; the same whoever calls it, however often, at the same time
   [ -d "$W/q" ] || mkdir -p "$W/q"
   hint=0
@@ -213,6 +209,9 @@ holds() { # DIR: whether its devices are taken; a lost driver's job holds them w
   known= groups= signal_groups=
   members "$1"
   [ -n "$living" ]
+}
+discard() { # DIR: what was given to a driver that is dead, unless a block it started may still be about to read it
+  [ ! -f "$1/env" ] || ! fact "$1/driver" || holds "$1" || rm -f "$1/env" "$1/setup" "$1/run"
 }
 
 # --- one job, from its start to its result -----------------------------------------------------------
@@ -312,10 +311,10 @@ submit() { # TOKEN NAME NEED TOTAL ENV_SIZE SETUP_SIZE RUN_SIZE FOLLOW; sizes of
   [ "$follow" = 0 ] || stream "$d" 0
 }
 
+open_at() { exec 3<"$1" && { [ "$2" = 0 ] || dd bs=1 skip="$2" count=0 <&3 2>/dev/null; }; }
 stream() { # DIR OFFSET: the log from there on, as it grows, then what is true of the job
   [ -r "$1/log" ] || fail "the log of this job is gone" # `exec` itself would end the shell
-  exec 3<"$1/log"
-  [ "$2" = 0 ] || dd bs=1 skip="$2" count=0 <&3 2>/dev/null
+  open_at "$1/log" "$2"
   turns=0 told= silent=0
   while :; do
     state_of "$1"
@@ -337,6 +336,7 @@ stream() { # DIR OFFSET: the log from there on, as it grows, then what is true o
   done
   told_so_far "$1/log"
   say "end $state $code $pos"
+  discard "$1"
 }
 
 logs() { # ID OFFSET TAIL_LINES FOLLOW
@@ -350,19 +350,18 @@ logs() { # ID OFFSET TAIL_LINES FOLLOW
   fi
   say "from $from"
   if [ "$4" = 1 ]; then stream "$j" "$from"; return; fi
-  exec 3<"$j/log"
-  [ "$from" = 0 ] || dd bs=1 skip="$from" count=0 <&3 2>/dev/null
+  open_at "$j/log" "$from"
   cat <&3
   told_so_far "$j/log"
   state_of "$j"
   say "end $state $code $pos"
+  discard "$j"
 }
 
 slice() { # PATH OFFSET: a file that another engine writes, from there to its present end
   [ -f "$1" ] || fail "no file $1"
   [ -r "$1" ] || fail "can't read $1"
-  exec 3<"$1"
-  [ "$2" = 0 ] || dd bs=1 skip="$2" count=0 <&3 2>/dev/null
+  open_at "$1" "$2"
   cat <&3
   told_so_far "$1"
   say "end - - $pos"
@@ -385,16 +384,21 @@ list() { # every job, oldest first; starts what was submitted and never started
     fact "$j/name" && name=$v || name=-
     printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$hint" "$state" "$code" "$submitted" "$started" "$ended" \
       "$devices" "$name" "$j"
+    discard "$j"
     hint=$((hint + 1))
+  done
+  for d in "$W"/j/*.*.*; do # what an attempt left that was killed before it had linked its token
+    name=${d##*/} start=${d##*.} pid=${d%.*}
+    [ ! -d "$d" ] || alive "${pid##*.}:$start" || { fact "$W/t/${name%.*.*}" && [ "$v" = "$name" ]; } || rm -rf "$d"
   done
   say "end $((hint - 1))"
 }
 
 cancel() { # ID|all GRACE_SECONDS
   if [ "$1" = all ]; then
-    hint=0
-    last_id
-    i=$id # the last one first, so that none starts because another ended
+    i=0
+    while [ -e "$W/q/$((i + 1))" ]; do i=$((i + 1)); done
+    # the last one first, so that none starts because another ended
     while [ "$i" -gt 0 ]; do
       job_of "$i" && [ ! -s "$j/result" ] && cancel_one "$i" "$2"
       i=$((i - 1))

@@ -56,6 +56,13 @@ class LoadFailure(PluginError):
         self.state = state
 
 
+class UnknownPlugin(LoadFailure):
+    """A name that nobody offers: the user's, most likely mistyped."""
+
+    exit_code = 2
+    kind = "usage"
+
+
 @dataclass(frozen=True, slots=True)
 class Plugin:
     """A loaded plugin and the manager that owns its hooks."""
@@ -197,12 +204,20 @@ class Registry:
             )
 
     def _unknown(self, kind: str, name: str) -> LoadFailure:
+        from difflib import get_close_matches
+
         known = self.names(kind)
-        what = "cloud" if kind == "cloud" else "transport" if kind == "runner" else kind
-        return LoadFailure(
-            "missing",
-            f"no {what} named {name!r}; installed: {', '.join(known) or 'none'}",
-            f"pip install sky-plugin-{name}   (sky plugins list shows what is installed)",
+        what = {"cloud": "cloud", "runner": "transport"}.get(kind, kind)
+        near = get_close_matches(name, known, 1)
+        could_be_one = name.replace("-", "").replace("_", "").isalnum() and name.isascii()
+        if near:
+            remedy = f"did you mean {near[0]!r}? Or: pip install sky-plugin-{name}"
+        elif could_be_one:
+            remedy = f"pip install sky-plugin-{name}   (sky plugins list shows what is installed)"
+        else:
+            remedy = "sky plugins list shows what is installed"
+        return UnknownPlugin(
+            "missing", f"no {what} named {name!r}; installed: {', '.join(known) or 'none'}", remedy
         )
 
     def observers(self) -> Observers:

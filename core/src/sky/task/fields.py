@@ -35,7 +35,8 @@ class Field:
     @property
     def attribute(self) -> str:
         """Where `sky.task.overrides.Overrides` keeps the option."""
-        return self.option.lstrip("-").replace("-", "_")
+        special = {"--label": "labels", "--idle-minutes-to-autostop": "autostop"}
+        return special.get(self.option) or self.option.lstrip("-").replace("-", "_")
 
 
 _LATER = "comes in a later version"
@@ -71,9 +72,16 @@ _ROWS = (
     Field("resources.disk_tier", "disk_tier", "`low` to `ultra`, `best`, `none`.", option="--disk-tier"),
     Field("resources.image_id", "image", "An image, or `docker:NAME`.", option="--image-id"),
     Field("resources.ports", "ports", "`8080`, `8000-8010`, or a list of these.", option="--ports"),
-    Field("resources.labels", "labels", "Labels of what is created.", option="--labels"),
+    Field("resources.labels", "labels", "Labels of what is created.", option="--label"),
     Field("resources.max_hourly_cost", "number", "USD an hour, all nodes.", option="--max-hourly-cost"),
-    Field("resources.autostop", "autostop", "When an idle cluster ends.", "later", _LATER, "--autostop"),
+    Field(
+        "resources.autostop",
+        "autostop",
+        "When an idle cluster ends.",
+        "later",
+        _LATER,
+        "--idle-minutes-to-autostop",
+    ),
     Field("resources.autostop.idle_minutes", "minutes", "Minutes without work.", "later", _LATER),
     Field("resources.autostop.down", "bool", "Give the cluster back rather than stop it.", "later", _LATER),
     Field(

@@ -73,7 +73,11 @@ def _receiving(route: Route, progress: Progress) -> Callable[[int], None]:
     def receive(size: int) -> None:
         if progress.bytes == 0:
             # Not before the host has said that there is something to put into it.
-            os.makedirs(os.path.dirname(route.local), exist_ok=True)
+            parent = os.path.dirname(route.local)
+            try:
+                os.makedirs(parent, exist_ok=True)
+            except OSError as error:
+                raise TransferFailed(f"can't make {os.fsdecode(parent)}: {error.strerror}") from error
         progress.add(size)
 
     return receive

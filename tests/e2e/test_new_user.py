@@ -1,0 +1,150 @@
+"""What a new user ran into: each was a defect once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sky_command import SKY, Sky
+
+import sky as library
+
+LOCAL = ("--infra", "local", "-y")
+
+
+def run(sky: Sky, *argv: str, **options: object) -> subprocess.CompletedProcess[bytes]:
+    """With descriptors of the test's own choice, which `Sky` doesn't offer."""
+    return subprocess.run(argv, env=sky.environment(), cwd=sky.project, timeout=60, check=False, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def test_the_library_can_be_called_again_and_again(sky: Sky) -> None:
+    program = (
+        "import sky\n"
+        "task = sky.load_task('t.yaml')\n"
+        "codes = [sky.launch(task, 'c').exit_code for _ in range(2)]\n"
+        "sky.exec(task, 'c', detach=True)\n"
+        "sky.cancel('c', every=True)\n"
+        "print(codes, [c.name for c in sky.status()], len(sky.queue('c')), [d.error for d in sky.down(['c'])])\n"
+    )
+    (sky.project / "t.yaml").write_text("resources: {infra: local}\nrun: exit 7\n")
+    done = run(sky, sys.executable, "-c", program, capture_output=True)
+    assert done.stdout.decode() == "[7, 7] ['c'] 3 [None]\n", done.stderr.decode()
+
+
+def test_no_function_of_the_library_is_hidden_by_a_module() -> None:
+    package = Path(library.__file__).parent
+    modules = {path.stem for path in package.iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert set(library.__all__) & modules == {"errors"}
+    assert dir(library) == sorted(library.__all__)
+
+
+def test_devices_are_those_of_the_alternative_that_was_chosen(sky: Sky) -> None:
+    (sky.project / "t.yaml").write_text(
+        "resources:\n  any_of: [{accelerators: 'A100:1'}, {infra: local}]\n"
+        'run: echo "devices $SKYPILOT_NUM_GPUS_PER_NODE"\n'
+    )
+    assert sky("launch", "-y", "-c", "c", "t.yaml").out == "devices 0\n"
+    assert sky("exec", "c", "t.yaml").out == "devices 0\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_descriptor_keeps_nothing_from_being_done(sky: Sky, closed: str) -> None:
+    sky("launch", "-c", "c", *LOCAL, "--", "true")
+    done = run(sky, "sh", "-c", f"'{SKY}' exec c 'touch ../ran; exit 3' {closed}", capture_output=True)
+    assert (done.returncode, b"Traceback" in done.stderr) == (3, False), done.stderr
+    assert sky("exec", "c", "ls ../ran").out == "../ran\n"
+
+
+def test_a_full_output_is_blamed_and_not_the_state(sky: Sky) -> None:
+    sky("launch", "-c", "c", *LOCAL, "--", "true")
+    with Path("/dev/full").open("wb") as full:
+        done = run(sky, str(SKY), "status", stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 125
+    assert b"can't write the output" in done.stderr and b"SKY_HOME" not in done.stderr
+
+
+def test_a_reader_that_leaves_is_no_code_of_the_job(sky: Sky) -> None:
+    sky("launch", "-c", "c", *LOCAL, "--", "seq", "1", "300000")
+    line = f"'{SKY}' logs c | head -1; echo ${{PIPESTATUS[0]}}"
+    done = run(sky, "bash", "-c", line, capture_output=True)
+    assert done.stdout.split() == [b"1", str(128 + signal.SIGPIPE).encode()]
+
+
+def test_an_interrupt_while_starting_up_ends_it_without_a_word(sky: Sky) -> None:
+    # The earliest moment at which there is something to interrupt: the interpreter imports us.
+    program = (
+        "import os, signal, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'click': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "from sky.cli.entry import entry\n"
+    )
+    done = run(sky, sys.executable, "-c", program, capture_output=True)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
+
+
+def test_an_interrupt_answers_a_question(sky: Sky) -> None:
+    sky("launch", "-c", "c", *LOCAL, "--", "true")
+    pid, terminal = os.forkpty()
+    if pid == 0:
+        os.chdir(sky.project)
+        os.execve(SKY, [str(SKY), "down", "c"], sky.environment())
+    said = b""
+    while b"[Y/n]" not in said:
+        said += os.read(terminal, 1024)
+    os.write(terminal, b"\x03")
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == 123
+    assert sky("status", "-o", "json").json()["clusters"][0]["name"] == "c"
+
+
+@pytest.mark.parametrize("name", ["", "-x", "..", "a/../../b", "a:b", "x\ny"])
+def test_names_that_are_paths_or_options_are_refused_by_a_dry_run_too(sky: Sky, name: str) -> None:
+    for more in ([], ["--dryrun"]):
+        done = sky("launch", f"--cluster={name}", *LOCAL, *more, "--", "true", code=2)
+        assert "can't be a cluster's name" in done.err
+    assert json.loads(sky("status", "-o", "json").out)["clusters"] == []
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (("launch", "--infra", "locl", "-y", "--", "true"), "did you mean 'local'?"),
+        (("launch", "--infra", "a,b", "-y", "--", "true"), "sky plugins list"),
+        (("check", "nosuch"), "pip install sky-plugin-nosuch"),
+        (("launch", *LOCAL, "--wait", "-1", "--", "true"), "--wait"),
+        (("launch", *LOCAL, "--config", "local.price=3", "--", "true"), "unknown key 'price'"),
+        (("launch", *LOCAL, "--label", "a", "--", "true"), "--label:"),
+        (("down", "-a", "c", "-y"), "which is meant"),
+    ],
+)
+def test_what_the_user_got_wrong_is_2(sky: Sky, argv: tuple[str, ...], says: str) -> None:
+    assert says in sky(*argv, code=2).err
+
+
+def test_another_image_than_the_clusters_is_refused(sky: Sky) -> None:
+    sky("launch", "-c", "c", *LOCAL, "--", "true")
+    done = sky("launch", "-c", "c", "-y", "--image-id", "docker:x", "--", "true", code=2)
+    assert "the default image, not docker:x" in done.err
+
+
+def test_a_configuration_that_is_no_text_is_named(sky: Sky) -> None:
+    (sky.root / "home" / ".sky").mkdir(parents=True, exist_ok=True)
+    path = Path(sky.environment()["SKY_HOME"]) / "config.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"local: \xff\n")
+    assert "is not UTF-8" in sky("launch", *LOCAL, "--", "true", code=2).err
+
+
+def test_a_place_that_cannot_be_written_is_named(sky: Sky) -> None:
+    sky("launch", "-c", "c", *LOCAL, "--", "true")
+    done = sky("logs", "c", "-s", "--target", "/proc/nowhere", code=125)
+    assert "/proc/nowhere" in done.err and "sky_rsync failed" not in done.err
+    assert "there is no ./nofile" in sky("rsync", "./nofile", "c:x", code=2).err
