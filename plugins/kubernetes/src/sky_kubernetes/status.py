@@ -21,6 +21,8 @@ _HICCUPS = ("timeout", "timed out", "connection refused", "connection reset", "n
             "temporary failure", "too many requests", "service unavailable", "bad gateway", "tls handshake",
             "deadline exceeded", "server misbehaving", "back-off")  # fmt: skip
 _LINE = 400
+NO_SCHEDULER_YET = "waiting for the scheduler"
+"""The reason of a pod that has no node and of which no scheduler has said anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ def _starting(pod: Object, status: Object) -> Verdict:
             if verdict is not None:
                 return verdict
     if not pod["spec"].get("nodeName"):
-        return Verdict(InstanceState.PENDING, "waiting for the scheduler")
+        return Verdict(InstanceState.PENDING, NO_SCHEDULER_YET, "unschedulable")
     return Verdict(InstanceState.PENDING, "starting its containers")
 
 

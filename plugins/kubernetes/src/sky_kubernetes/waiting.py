@@ -25,7 +25,7 @@ from sky.api import (
 from sky_kubernetes import api_client, labels, pinned
 from sky_kubernetes.pod_access import rank_of
 from sky_kubernetes.settings import settings_of
-from sky_kubernetes.status import Verdict, judge, one_line
+from sky_kubernetes.status import NO_SCHEDULER_YET, Verdict, judge, one_line
 
 _TROUBLE_SECONDS = 15.0
 """How long what may pass by itself (a registry's hiccup, a secret not made yet) is given."""
@@ -98,6 +98,7 @@ class _Wait:
         self._running: set[int] = set()
         self._troubles: dict[str, _Trouble] = {}
         self._said: dict[str, str] = {}
+        self._heard: dict[str, dict[str, str]] = {}  # by pod, then by the event's reason; the newest last
 
     @property
     def done(self) -> bool:
@@ -129,11 +130,16 @@ class _Wait:
             raise self._failed(name, verdict.reason)
 
     def hear(self, event: Mapping[str, Any]) -> None:
-        """An event of the namespace: said if it is of one of our pods and tells something new."""
+        """An event of the namespace: said if it is of one of our pods, each reason once a pod."""
         about = event.get("involvedObject") or {}
         ours = any(pod["metadata"]["uid"] == about.get("uid") for pod in self._pods.values())
-        if ours and event.get("reason") not in _KNOWN_EVENTS:
-            self._say(about["name"], one_line(f"{event.get('reason')}: {event.get('message')}"))
+        reason = str(event.get("reason"))
+        if not ours or reason in _KNOWN_EVENTS:
+            return
+        heard, text = self._heard.setdefault(about["name"], {}), one_line(f"{reason}: {event.get('message')}")
+        if heard.pop(reason, None) is None:
+            self._emit(about["name"], text)
+        heard[reason] = text
 
     def check_time(self) -> None:
         """Raise if cancelled, late, or held up for longer than that kind of trouble is given."""
@@ -168,18 +174,29 @@ class _Wait:
     def _say(self, name: str, reason: str) -> None:
         if reason and self._said.get(name) != reason:
             self._said[name] = reason
-            self._ctx.emit(
-                Event(kind="phase", message=f"{name}: {reason}", data={"pod": name, "reason": reason})
-            )
+            self._emit(name, reason)
+
+    def _emit(self, name: str, reason: str) -> None:
+        self._ctx.emit(Event(kind="phase", message=f"{name}: {reason}", data={"pod": name, "reason": reason}))
 
     def _last_words(self) -> str:
         waiting = [pod["metadata"]["name"] for rank, pod in self._pods.items() if rank not in self._running]
-        return "; ".join(f"{name}: {self._said.get(name, 'no news of it')}" for name in waiting)
+        return "; ".join(f"{name}: {self._last_word(name)}" for name in waiting)
+
+    def _last_word(self, name: str) -> str:
+        newest = list(self._heard.get(name, {}).values())[-1:]
+        return ", ".join([self._said.get(name, "no news of it"), *newest])
 
     def _failed(self, name: str, reason: str) -> ProvisioningFailed:
         return ProvisioningFailed(f"pod {name}: {reason}", remedy=self._describe(name), scope="region")
 
     def _no_room(self, name: str, reason: str, waited: float) -> NoCapacity:
+        if reason == NO_SCHEDULER_YET:
+            return NoCapacity(
+                f"no scheduler has taken pod {name} within {waited:.0f} s",
+                remedy="look at kubernetes.pod_config.spec.schedulerName, or whether the scheduler runs",
+                scope="region",
+            )
         return NoCapacity(
             f"no node took pod {name} within {waited:.0f} s: {reason}",
             remedy="ask for less, or set kubernetes.provision_timeout higher where nodes come on demand",

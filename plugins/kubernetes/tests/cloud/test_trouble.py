@@ -134,6 +134,14 @@ def test_no_room_is_said_at_once_and_given_up_after_the_timeout(lab: Any) -> Non
         cloud.wait_instances(lab.ctx({**config, "provision_timeout": -1}, seconds=2), allocation)
 
 
+def test_a_pod_that_no_scheduler_takes_is_given_up_after_the_timeout(lab: Any) -> None:
+    config = {"pod_config": {"spec": {"schedulerName": "nobody"}}, "provision_timeout": 2}
+    begun = time.monotonic()
+    _, message = failure(lab, config, NoCapacity)
+    assert 2 <= time.monotonic() - begun < 8
+    assert "no scheduler has taken" in message
+
+
 def test_waiting_ends_within_a_second_of_a_cancel(lab: Any) -> None:
     config = {"pod_config": {"spec": {"schedulerName": "nobody"}}}
     allocation = lab.start(lab.spec(config), config)
