@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -137,6 +138,55 @@ def test_killed_driver(node: Node) -> None:
     assert node.call("logs", "1", "0", "-1", "1").end == ["UNKNOWN", "-", "0"]
     assert node.call("cancel", "1", "1").of("cancelled") == [["1", "CANCELLED"]]
     assert not alive(pid)
+
+
+ASK = {"list": (), "logs": ("2", "0", "-1", "0"), "follow": ("2", "0", "-1", "1")}
+
+
+@pytest.mark.parametrize("how", ASK)
+def test_no_secret_stays_for_a_block_that_never_starts(node: Node, how: str) -> None:
+    """The driver was lost while the job waited: nobody will ever read what was given to it."""
+    one: dict[str, Any] = {"accelerators_per_node": 1, "place_accelerators_per_node": 1}
+    node.submit("sleep 1000", follow=False, **one)
+    node.wait(1, "RUNNING")
+    node.submit("true", setup="true", follow=False, env={"SECRET": "x"}, **one)
+    given = [node.directory(2) / name for name in ("env", "setup", "run")]
+    until((node.directory(2) / "driver").exists)
+    node.call("logs", "2", "0", "-1", "0")
+    assert all(file.exists() for file in given)  # while it waits
+    kill([driver_of(node, 2)])
+
+    def gone() -> bool:
+        node.call("list" if how == "list" else "logs", *ASK[how])
+        return not any(file.exists() for file in given)
+
+    until(gone)  # the driver's own `sleep` outlives it for a moment
+    assert node.state(2) == "UNKNOWN"
+    node.call("cancel", "all", "1")
+
+
+def test_what_a_block_may_yet_read_stays(node: Node) -> None:
+    """A block outlives its driver, and sources its files; they go when it has gone."""
+    node.submit("echo $$ >pid; sleep 1000", follow=False, env={"SECRET": "x"})
+    pid = pid_of(node)
+    kill([driver_of(node, 1)])
+    env = node.directory(1) / "env"
+    assert node.wait(1) == "UNKNOWN" and env.exists()
+    os.killpg(os.getsid(pid), signal.SIGKILL)
+    until(lambda: node.jobs() and not env.exists())
+
+
+def test_attempt_that_was_killed_leaves_nothing(node: Node) -> None:
+    """Before the token is linked there is no job; the next list collects what had come, and nothing else."""
+    node.submit("true")
+    command, stdin = node.submission("true", env={"SECRET": "x"})
+    attempt = node.open((command, io.BytesIO(stdin.getvalue()[:-5])))
+    (made,) = until(lambda: [e.parent for e in node.work.glob("j/*/env") if e.stat().st_size])
+    assert len(node.jobs()) == 1 and made.is_dir()  # it may yet come
+    kill([attempt.pid])
+    node.finish(attempt)
+    assert len(node.jobs()) == 1 and not made.exists()
+    assert node.directory(1).is_dir()
 
 
 def driver_of(node: Node, job_id: int) -> int:

@@ -107,8 +107,8 @@ freeze() { # DIR: stop all its members; sets $living
   before=x calm=0
   while members "$1" && [ $calm -lt 2 ]; do
     if [ "$living" = "$before" ]; then calm=$((calm + 1)); else calm=0; fi
-    before=$living
-    [ -z "$living" ] || kill -STOP $living $signal_groups 2>/dev/null || : # some of them may be gone
+    before=$living # whether all of them could be signalled says nothing: some may be gone
+    [ -z "$living" ] || kill -STOP $living $signal_groups 2>/dev/null
   done
 }
 end_members() { # DIR GRACE_SECONDS: stop them all, then TERM, then KILL
@@ -210,7 +210,7 @@ holds() { # DIR: whether its devices are taken; a lost driver's job holds them w
   members "$1"
   [ -n "$living" ]
 }
-discard() { # DIR: what was given to a driver that is dead, unless a block it started may still be about to read it
+discard() { # DIR: what was given to a driver that is dead, unless a block it started may yet read it
   [ ! -f "$1/env" ] || ! fact "$1/driver" || holds "$1" || rm -f "$1/env" "$1/setup" "$1/run"
 }
 
@@ -291,8 +291,7 @@ submit() { # TOKEN NAME NEED TOTAL ENV_SIZE SETUP_SIZE RUN_SIZE FOLLOW; sizes of
   [ "$3" -le "$4" ] || fail "the job needs $3 devices, and there are $4"
   [ -d "$W/j" ] || mkdir -p "$W/t" "$W/j" || fail "can't write in $W"
   if ! fact "$W/t/$token"; then
-    d=$W/j/$token.$$.${me#*:}
-    mkdir "$d" || fail "can't write in $W"
+    d=$W/j/$token.$$.${me#*:} && mkdir "$d" || fail "can't write in $W"
     # Nobody knows this directory yet, so its facts need no ln. The mark after the bodies says all came.
     take "$5" "$d/env" && { [ "$6" = - ] || take "$6" "$d/setup"; } && { [ "$7" = - ] || take "$7" "$d/run"; } &&
       read -r mark && [ "$mark" = "$token" ] && : >"$d/log" && echo "$2" >"$d/name" && echo "$3" >"$d/need" &&
@@ -378,8 +377,7 @@ list() { # every job, oldest first; starts what was submitted and never started
     state_of "$j"
     [ "$state" != PENDING ] || [ -s "$j/driver" ] || start "$j"
     fact "$j/submitted" && submitted=$v || submitted=-
-    fact "$j/setting_up" || fact "$j/running" || v=-
-    started=$v
+    { fact "$j/setting_up" || fact "$j/running"; } && started=$v || started=-
     fact "$j/devices" && devices=$v || devices=-
     fact "$j/name" && name=$v || name=-
     printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$hint" "$state" "$code" "$submitted" "$started" "$ended" \
@@ -388,8 +386,9 @@ list() { # every job, oldest first; starts what was submitted and never started
     hint=$((hint + 1))
   done
   for d in "$W"/j/*.*.*; do # what an attempt left that was killed before it had linked its token
-    name=${d##*/} start=${d##*.} pid=${d%.*}
-    [ ! -d "$d" ] || alive "${pid##*.}:$start" || { fact "$W/t/${name%.*.*}" && [ "$v" = "$name" ]; } || rm -rf "$d"
+    name=${d##*/} pid=${d%.*}
+    [ ! -d "$d" ] || [ -e "$d/driver" ] || alive "${pid##*.}:${d##*.}" ||
+      { fact "$W/t/${name%.*.*}" && [ "$v" = "$name" ]; } || rm -rf "$d"
   done
   say "end $((hint - 1))"
 }
