@@ -68,7 +68,7 @@ LIBRARY = STATE | {"sky.cancellation", "sky.cli.options", "sky.client", "sky.cli
 SESSION = (
     LIBRARY
     | {"sky.cache", "sky.config", "sky.hookspecs", "sky.session", "pluggy", "gc"}
-    | {"sky.registry.observers", "sky.registry.plugins", "sky.registry.streams"}
+    | {"sky.registry.loading", "sky.registry.observers", "sky.registry.plugins", "sky.registry.streams"}
 )
 TASK = {
     "sky.task",

@@ -12,7 +12,8 @@ from sky.types import Event
 
 if TYPE_CHECKING:
     from sky.registry.index import Entry
-    from sky.registry.plugins import LoadFailure, Plugin
+    from sky.registry.loading import LoadFailure
+    from sky.registry.plugins import Plugin
     from sky.task.model import Task
     from sky.types import Context
 

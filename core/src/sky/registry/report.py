@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sky.errors import PluginError
 from sky.registry import index, plugins, settings
+from sky.registry.loading import LoadFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def rows(load: bool, own_commands: Container[str], load_command: LoadCommand) ->
 
     def command(entry: index.Entry) -> None:
         if entry.name in own_commands:
-            raise plugins.LoadFailure(
+            raise LoadFailure(
                 "duplicate",
                 f"{entry.dist}: {entry.name!r} is a command of Sky itself, which is used",
                 f"uninstall or upgrade {entry.dist}",
@@ -71,7 +72,7 @@ def _row(registry: plugins.Registry, entry: index.Entry, load: bool, load_comman
         if not load:
             return row("available")
         plugin = registry.get(entry.kind, entry.name)
-    except plugins.LoadFailure as failure:
+    except LoadFailure as failure:
         cause = failure.__cause__
         detail = "".join(traceback.format_exception(cause)) if cause is not None else ""
         return row(failure.state, problem=failure.message, remedy=failure.remedy, traceback=detail)
