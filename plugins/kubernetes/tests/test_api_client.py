@@ -426,3 +426,12 @@ def test_importing_needs_no_sdk() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_paths_are_plain_text_and_encoded_as_they_are_sent(
+    stub: StubServer, make_context: MakeContext
+) -> None:
+    stub.answers["GET", "/api/v1/namespaces/x%20y%3F/pods"] = (200, {"items": []})
+    with connect(make_context()) as api:
+        assert api.get("/api/v1/namespaces/x y?/pods", limit=1) == {"items": []}
+    assert stub.seen[-1].query == {"limit": "1"}

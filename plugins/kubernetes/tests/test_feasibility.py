@@ -233,11 +233,12 @@ def test_prices_come_from_the_configuration_and_the_limit_is_for_all_nodes() -> 
         (Request(disk_tier="best"), "capability"),
         (Request(ports=("80",)), "capability"),
         (Request(labels={"team": "a b"}), "labels"),
+        (Request(image_id="docker:UPPER CASE!!"), "image_id"),
     ],
 )
 def test_what_kubernetes_lacks_is_refused_by_name(request_: Request, rule: str) -> None:
     assert [r.rule for r in refuse(request_)] == [rule]
-    assert refuse(Request(labels={"team": "ml"})) == []
+    assert refuse(Request(labels={"team": "ml"}, image_id="docker:alpine:3")) == []
 
 
 def test_a_cluster_without_nodes_says_so() -> None:

@@ -98,6 +98,11 @@ def test_the_image_is_the_tasks_else_the_configured_one(image_id: str | None, im
     assert make(Request(image_id=image_id), image="base")["spec"]["containers"][0]["image"] == image
 
 
+def test_an_image_id_that_names_no_image_is_refused_before_a_pod_is_made() -> None:
+    with pytest.raises(UsageError, match="image_id: ':'"):
+        make(Request(image_id="docker::"))
+
+
 def test_pod_config_reaches_everything_but_what_we_find_pods_by() -> None:
     config = {
         "metadata": {"labels": {"team": "ml", labels.CLUSTER: "stolen"}, "annotations": {labels.TAGS: "{}"}},

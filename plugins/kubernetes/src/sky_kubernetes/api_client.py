@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 
 from sky.api import CancelToken, ConnectionLost, Context, SkyError, TimedOut
 from sky_kubernetes import auth, transport
@@ -196,9 +195,8 @@ class Api:
         """
         import http.client
 
-        target = transport.base_path(self.ref) + path
-        if pairs := [(k, _text(v)) for k, v in query.items() if v is not None]:
-            target += "?" + urlencode(pairs)
+        pairs = [(k, _text(v)) for k, v in query.items() if v is not None]
+        target = transport.target(self.ref, path, pairs)
         headers = {"Accept": "application/json", "User-Agent": "sky", **credential.headers}
         if data is not None:
             headers["Content-Type"] = content_type

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -24,6 +25,8 @@ from sky_kubernetes.status import judge
 
 _CLEAR_SECONDS = 30.0
 _POLL_SECONDS = 0.2
+# The server calls it forbidden, though no permission is lacking.
+_NO_SERVICE_ACCOUNT = re.compile(r'serviceaccount "[^"]*" not found')
 
 
 def run_instances(ctx: Context, spec: LaunchSpec) -> Allocation:
@@ -117,11 +120,23 @@ def _post(api: api_client.Api, namespace: str, manifest: Mapping[str, Any]) -> M
         remedy = error.remedy or "look at kubernetes.pod_config, image_id and labels"
         raise api_client.ApiInvalid(error.message, remedy=remedy, scope="region") from error
     except NotPermitted as error:
+        if _NO_SERVICE_ACCOUNT.search(error.message):
+            raise _no_service_account(api, namespace, manifest) from error
         if "exceeded quota" not in error.message:
             raise
         raise QuotaExceeded(
             error.message, remedy="ask for less, or have the quota raised", scope="region"
         ) from error
+
+
+def _no_service_account(api: api_client.Api, namespace: str, manifest: Mapping[str, Any]) -> SkyError:
+    name = manifest["spec"].get("serviceAccountName") or "default"
+    return ProvisioningFailed(
+        f"namespace {namespace!r} has no service account {name!r}",
+        remedy=f"make it (kubectl --context {api.ref.name} -n {namespace} create serviceaccount {name}), "
+        "or set kubernetes.remote_identity to one that exists",
+        scope="region",
+    )
 
 
 def _same_cluster(found: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:

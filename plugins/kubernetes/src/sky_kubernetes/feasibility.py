@@ -10,8 +10,8 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from sky.api import Accelerator, Feasibility, Offer, Rejection, Request
-from sky_kubernetes import accelerators, capacity, labels, pods
+from sky.api import Accelerator, Feasibility, Offer, Rejection, Request, UsageError
+from sky_kubernetes import accelerators, capacity, labels, pods, shapes
 from sky_kubernetes.capacity import Node, Object
 from sky_kubernetes.rejections import CLOUD, blocked, explained, rejected, summed
 from sky_kubernetes.settings import Settings
@@ -34,6 +34,11 @@ def refuse(request: Request) -> list[Rejection]:
         found.append(("capability", f"has no disk tiers ({request.disk_tier!r})"))
     if request.ports:
         found.append(("capability", "opens no ports to the outside; forward them instead"))
+    if request.image_id:
+        try:
+            shapes.check_image(request.image_id.removeprefix("docker:").strip(), "image_id")
+        except UsageError as error:
+            found.append(("image_id", f"{error.message}; {error.remedy}"))
     for key, value in request.labels.items():
         if not labels.valid(key, value):
             found.append(("labels", f"takes no label {key}: {value!r}"))

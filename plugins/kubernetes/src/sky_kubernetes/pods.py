@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sky.api import LaunchSpec, Offer, UsageError
-from sky_kubernetes import labels, quantities
+from sky_kubernetes import labels, quantities, shapes
 from sky_kubernetes.merge import MAIN_CONTAINER, merged
 from sky_kubernetes.settings import Settings
 
@@ -32,13 +32,19 @@ def pod_name(cluster_id: str, rank: int) -> str:
 
 
 def container_image(image_id: str | None, settings: Settings) -> str:
-    """What to run: the task's `image_id` (with or without `docker:`), else the configured image."""
-    image = (image_id or "").removeprefix("docker:").strip()
-    return image or settings.image
+    """What to run: the task's `image_id` (with or without `docker:`), else the configured image.
+
+    Raises `UsageError` for an `image_id` that names no image.
+    """
+    if not image_id:
+        return settings.image
+    image = image_id.removeprefix("docker:").strip()
+    shapes.check_image(image, "image_id")
+    return image
 
 
 def manifest(spec: LaunchSpec, rank: int, settings: Settings) -> dict[str, Any]:
-    """The pod of one node. Raises `UsageError` for a `pod_config` that can't be merged."""
+    """The pod of one node. Raises `UsageError` for a `pod_config` that can't be merged and for no image."""
     metadata = {
         "labels": {**settings.labels, **spec.request.labels},
         "annotations": dict(settings.annotations),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sky.api import Context, UsageError
-from sky_kubernetes import kubeconfig
+from sky_kubernetes import kubeconfig, shapes
 from sky_kubernetes.about import DEFAULT_IMAGE
 from sky_kubernetes.merge import merged
 
@@ -69,8 +69,16 @@ def allowed_contexts(ctx: Context, config: kubeconfig.Kubeconfig) -> tuple[str, 
 
 
 def settings(ctx: Context, ref: kubeconfig.ContextRef) -> Settings:
-    """The section as it applies to one context; `context_configs` win over the rest of it."""
-    config = merged(ctx.config, (ctx.config.get("context_configs") or {}).get(ref.name) or {})
+    """The section as it applies to one context; `context_configs` win over the rest of it.
+
+    Raises `UsageError`, naming the key, for a namespace, image or `pod_config` of a shape that can't be.
+    """
+    own = (ctx.config.get("context_configs") or {}).get(ref.name) or {}
+    _check(ctx.config, "kubernetes")
+    _check(own, f"kubernetes.context_configs.{ref.name}")
+    config = merged(ctx.config, own)
+    if ref.namespace and not config.get("namespace"):
+        shapes.check_namespace(ref.namespace, f"the kubeconfig's context {ref.name!r}")
     metadata = config.get("custom_metadata") or {}
     pricing = config.get("pricing") or {}
     autoscaler = config.get("autoscaler")
@@ -93,6 +101,14 @@ def settings(ctx: Context, ref: kubeconfig.ContextRef) -> Settings:
 def settings_of(ctx: Context, context_name: str) -> Settings:
     """The same by name. Raises `UsageError` when the kubeconfig has no such context."""
     return settings(ctx, load_kubeconfig(ctx).context(context_name))
+
+
+def _check(section: Mapping[str, Any], key: str) -> None:
+    shapes.check_pod_config(section.get("pod_config"), f"{key}.pod_config")
+    if section.get("namespace"):
+        shapes.check_namespace(section["namespace"], f"{key}.namespace")
+    if section.get("image"):
+        shapes.check_image(section["image"], f"{key}.image")
 
 
 def _timeout(configured: float | None, autoscaler: str | None) -> float | None:

@@ -7,8 +7,9 @@ import os
 import select
 import socket
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from sky.api import CancelToken, Context, CredentialsError, TimedOut, Unreachable
 from sky_kubernetes.kubeconfig import ContextRef, reveal
@@ -45,6 +46,12 @@ def netloc(host: str, port: int) -> str:
 def base_path(ref: ContextRef) -> str:
     """What precedes `/api` where the server sits behind a path (Rancher and such)."""
     return urlsplit(ref.server).path.rstrip("/")
+
+
+def target(ref: ContextRef, path: str, query: Iterable[tuple[str, str]] = ()) -> str:
+    """What a request line asks for: `path` as plain text, below the server's own; both parts are encoded."""
+    pairs = urlencode(list(query))
+    return base_path(ref) + quote(path) + (f"?{pairs}" if pairs else "")
 
 
 def open_socket(ctx: Context, ref: ContextRef, credential: Credential) -> socket.socket:

@@ -15,7 +15,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
 
 from sky.api import Context, SkyError, TimedOut
 from sky_kubernetes import transport
@@ -106,7 +105,7 @@ def _request(
 ) -> bytes:
     host, port = transport.host_port(api.ref)
     lines = [
-        f"GET {transport.base_path(api.ref)}{path}?{urlencode(query)} HTTP/1.1",
+        f"GET {transport.target(api.ref, path, query)} HTTP/1.1",
         f"Host: {transport.netloc(host, port)}",
         "Upgrade: websocket",
         "Connection: Upgrade",
