@@ -233,7 +233,7 @@ def test_prices_come_from_the_configuration_and_the_limit_is_for_all_nodes() -> 
         (Request(disk_tier="best"), "capability"),
         (Request(ports=("80",)), "capability"),
         (Request(labels={"team": "a b"}), "labels"),
-        (Request(image_id="docker:UPPER CASE!!"), "image_id"),
+        (Request(image_id="docker:UPPER CASE!!"), "usage"),
     ],
 )
 def test_what_kubernetes_lacks_is_refused_by_name(request_: Request, rule: str) -> None:

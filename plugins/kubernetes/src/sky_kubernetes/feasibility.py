@@ -38,7 +38,7 @@ def refuse(request: Request) -> list[Rejection]:
         try:
             shapes.check_image(request.image_id.removeprefix("docker:").strip(), "image_id")
         except UsageError as error:
-            found.append(("image_id", f"{error.message}; {error.remedy}"))
+            found.append((error.kind, f"{error.message}; {error.remedy}"))
     for key, value in request.labels.items():
         if not labels.valid(key, value):
             found.append(("labels", f"takes no label {key}: {value!r}"))
