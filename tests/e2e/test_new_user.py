@@ -148,3 +148,9 @@ def test_a_place_that_cannot_be_written_is_named(sky: Sky) -> None:
     done = sky("logs", "c", "-s", "--target", "/proc/nowhere", code=125)
     assert "/proc/nowhere" in done.err and "sky_rsync failed" not in done.err
     assert "there is no ./nofile" in sky("rsync", "./nofile", "c:x", code=2).err
+
+
+def test_a_section_that_is_nearly_a_plugins_is_not_ignored_in_silence(sky: Sky) -> None:
+    for key, told in (("locall", True), ("local", False), ("some_other_tool", False)):
+        done = sky("check", "local", "--config", f"{key}.price_usd_per_hour=1")
+        assert ("did you mean 'local'?" in done.err) == told, done

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,21 @@ def merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
         old = result.get(key)
         result[key] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
     return result
+
+
+def strange(config: Mapping[str, Any], plugins: Iterable[str]) -> list[str]:
+    """A line for each section whose name is nearly one that is known: mistyped, it would be ignored.
+
+    Other unknown sections pass without a word: SkyPilot's own, or those of plugins that aren't installed.
+    """
+    known = {*CORE_KEYS, *plugins}
+    odd = [str(key) for key in config if str(key) not in known]
+    if not odd:
+        return []
+    from difflib import get_close_matches
+
+    near = {key: get_close_matches(key, known, 1, 0.8) for key in odd}
+    return [f"config: {key!r} is ignored; did you mean {names[0]!r}?" for key, names in near.items() if names]
 
 
 def section(config: Mapping[str, Any], name: str, schema: Mapping[str, Any] | None) -> Mapping[str, Any]:

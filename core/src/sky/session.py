@@ -33,6 +33,10 @@ class Session:
         self.registry = plugins.get()
         self.config = config.load(config_overrides)
         self._show = emit
+        if self.config:
+            names = {entry.name for kind in ("cloud", "runner") for entry in self.registry.entries(kind)}
+            for line in config.strange(self.config, names):
+                self.warn(line)
 
     def emit(self, event: Event) -> None:
         """Show it to the user and tell the observers. Never raises."""

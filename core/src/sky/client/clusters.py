@@ -120,6 +120,11 @@ def rsync(
     session = session or silent()
     with State() as state:
         up, down_ = _remote(state, target), _remote(state, source)
+        if up is None and down_ is None:
+            for text in (source, target):
+                name, colon, _ = text.partition(":")
+                if colon and "/" not in name and not Path(text).exists():
+                    state.require(name)  # raises, with the nearest name
         if (up is None) == (down_ is None):
             raise UsageError(
                 "one side must be CLUSTER:PATH, the other a local path", remedy="sky rsync ./data dev:data"
