@@ -174,7 +174,9 @@ def sky_cluster_hosts(ctx: Context, allocation: Allocation) -> Sequence[Host] | 
 def sky_list_clusters(ctx: Context, tags: Mapping[str, str]) -> Sequence[Allocation] | None:
     """Every cluster that carries at least `tags`, found by tags alone, without our state. Blocks; idempotent.
 
-    Ended ones included while the provider still lists them. Raises rather than answering in part.
+    Ended ones included while the provider still lists them. Where a cloud has several places (contexts,
+    regions) and some can't be asked, the others' clusters are the answer, with a `warning` event for each
+    that is missing; when none can be asked it raises.
     """
 
 

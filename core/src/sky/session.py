@@ -33,6 +33,8 @@ class Session:
         self.registry = plugins.get()
         self.config = config.load(config_overrides)
         self._show = emit
+        self.not_asked: dict[str, str] = {}
+        """Clusters and clouds that could not be asked by this command, and why: what is shown of them is old."""
         if self.config:
             names = {entry.name for kind in ("cloud", "runner") for entry in self.registry.entries(kind)}
             for line in config.strange(self.config, names):

@@ -33,34 +33,35 @@ def status(
     ip: bool,
     form: str,
     config: tuple[str, ...],
-) -> None:
-    """List clusters as last known, newest first."""
+) -> int:
+    """List clusters as last known, newest first; exit 122 if a cloud was to be asked and could not be."""
     from sky import client
 
     ses = session(config, form) if refresh or rebuild else None
     if ses is None:
         output.claim_stdout(form == "json")
     found = client.status(clusters, session=ses, refresh=refresh, rebuild=rebuild, everyone=all_users)
+    not_asked = ses.not_asked if ses is not None else {}
     if form == "json":
-        output.document("status", clusters=[_as_data(cluster) for cluster in found])
-        return
-    if ip:
+        output.document("status", clusters=[_as_data(cluster) for cluster in found], not_asked=not_asked)
+    elif ip:
         for cluster in found:
             output.line(cluster.hosts[0].internal_ip if cluster.hosts else "-")
-        return
-    if not found:
+    elif not found:
         output.note("no clusters; sky launch makes one")
-        return
-    output.line(
-        output.table(
-            ["NAME", "STATUS", "PLACE", "RESOURCES", "$/H", "AGE", "LAST USE"], [_row(c) for c in found]
-        )
-    )
+    else:
+        _status_table(found, verbose)
+    return 122 if not_asked else 0
+
+
+def _status_table(found: list[Cluster], verbose: bool) -> None:
+    head = ["NAME", "STATUS", "PLACE", "RESOURCES", "$/H", "AGE", "LAST USE"]
+    output.line(output.table(head, [_row(cluster) for cluster in found]))
     for cluster in found:
         if cluster.reason:
             output.line(f"{cluster.name}: {cluster.reason}")
         if verbose:
-            output.line(f"{cluster.name}: id {cluster.id}")
+            output.line(f"{cluster.name}: id {cluster.id}, made by {cluster.identity or 'unknown'}")
             for host in cluster.hosts:
                 output.line(f"  node {host.rank}: {host.name} {host.internal_ip}")
 

@@ -32,6 +32,7 @@ def refresh(session: Session, state: State, clusters: list[Cluster]) -> None:
         answer = answers[cluster.name]
         if answer.value is None:
             why = "no answer" if answer.late else getattr(answer.error, "message", str(answer.error))
+            session.not_asked[cluster.name] = why
             session.warn(f"{cluster.name}: {cluster.cloud} can't be asked: {why}")
             continue
         status, reason, exists = answer.value
@@ -70,6 +71,7 @@ def rebuild(session: Session, state: State, everyone: bool) -> list[str]:
     for cloud_name, answer in fan_out(calls, ASK_SECONDS).items():
         if answer.value is None:
             why = "no answer" if answer.late else getattr(answer.error, "message", str(answer.error))
+            session.not_asked[cloud_name] = why
             session.warn(f"{cloud_name} can't be asked: {why}")
             continue
         for allocation in answer.value:
