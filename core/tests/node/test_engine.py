@@ -17,7 +17,7 @@ import pytest
 from node_harness import MARK, environ, job, kill, processes, until
 
 from sky.cancellation import CancelToken
-from sky.errors import Cancelled, ConnectionLost, HostGone, NotYet, SkyError, Unreachable
+from sky.errors import Cancelled, ConnectionLost, HostGone, SkyError, Unreachable, UsageError
 from sky.local.plugin import LocalRunner
 from sky.node import engine as engine_module
 from sky.node.engine import Engine, Stream
@@ -242,7 +242,7 @@ def test_errors_that_are_not_tried_again(engine: Engine, runner: Runner) -> None
         with pytest.raises(type(error)):
             follow(engine, job("true"))
         assert runner.calls == 1
-    with pytest.raises(NotYet, match="no job 77 on this cluster"):
+    with pytest.raises(UsageError, match="no job 77 on this cluster"):
         engine.logs("77", io.BytesIO(), True)
     with pytest.raises(SkyError, match="needs 2 devices, and there are 1"):
         follow(engine, job("true", accelerators_per_node=2, place_accelerators_per_node=1))

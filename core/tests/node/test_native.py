@@ -12,7 +12,7 @@ from node_harness import job
 from test_engine import Cut, Runner, Session
 
 from sky.cancellation import CancelToken
-from sky.errors import Cancelled, ConnectionLost, NotYet, SkyError, Unreachable
+from sky.errors import Cancelled, ConnectionLost, SkyError, Unreachable, UsageError
 from sky.node import native
 from sky.node.native import NativeEngine
 from sky.types import Allocation, Host, Job, JobReference, JobState, JobStatus, Place
@@ -142,7 +142,7 @@ def test_no_log_and_no_job(make: Make) -> None:
     engine, _, _ = make(0)
     out = io.BytesIO()
     assert engine.logs("41", out, True).code == 0 and out.getvalue() == b""
-    with pytest.raises(NotYet, match="no job 7"):
+    with pytest.raises(UsageError, match="no job 7"):
         engine.logs("7", out, True)
     assert engine.cancel("7") == [("7", "unknown")]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sky.errors import SkyError
+from sky.errors import CredentialsError, SkyError
 from sky.fanout import fan_out
 from sky.launcher import names, provision
 from sky.state.clusters import Cluster, ClusterStatus, State, locked
@@ -71,7 +71,9 @@ def rebuild(session: Session, state: State, everyone: bool) -> list[str]:
     for cloud_name, answer in fan_out(calls, ASK_SECONDS).items():
         if answer.value is None:
             why = "no answer" if answer.late else getattr(answer.error, "message", str(answer.error))
-            session.not_asked[cloud_name] = why
+            # without any login there is no cloud to ask, which is how most are installed
+            if type(answer.error) is not CredentialsError:
+                session.not_asked[cloud_name] = why
             session.warn(f"{cloud_name} can't be asked: {why}")
             continue
         for allocation in answer.value:

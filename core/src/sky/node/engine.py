@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
-from sky.errors import Cancelled, ConnectionLost, HostGone, NotYet, ProgramMissing, SkyError, Unreachable
+from sky.errors import Cancelled, ConnectionLost, HostGone, ProgramMissing, SkyError, Unreachable, UsageError
 from sky.node import environment, protocol
 from sky.node.stream import OnState as OnState
 from sky.node.stream import Sink, cancelled, given_up
@@ -71,7 +71,7 @@ class Engine:
     ) -> Stream:
         """The log of a job, from its beginning or its last `tail` lines, then as it grows if `follow`.
 
-        Raises `NotYet` when there is no such job, and what `submit` raises.
+        Raises `UsageError` when there is no such job, and what `submit` raises.
         """
         stream = Stream(job_id=job_id)
         self._converse(
@@ -244,5 +244,5 @@ class Engine:
             if words[0] == "error":
                 message = " ".join(words[1:])
                 if message.startswith("no job "):
-                    raise NotYet(f"{message} on this cluster", remedy="sky queue lists its jobs")
+                    raise UsageError(f"{message} on this cluster", remedy="sky queue lists its jobs")
                 raise SkyError(f"{self._host.name}: {message}")

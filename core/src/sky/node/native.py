@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from sky.errors import Cancelled, ConnectionLost, HostGone, NotYet, ProgramMissing, SkyError, Unreachable
+from sky.errors import Cancelled, ConnectionLost, HostGone, ProgramMissing, SkyError, Unreachable, UsageError
 from sky.node import environment, protocol
 from sky.node.engine import RECONNECT_SECONDS
 from sky.node.stream import OnState, Stream, cancelled, given_up
@@ -71,7 +71,7 @@ class NativeEngine:
     def _status(self, job_id: str) -> JobStatus:
         found = list(self._call("sky_query_jobs", references=[JobReference(id=job_id)]))
         if not found:
-            raise NotYet(f"no job {job_id} on this cluster", remedy="sky queue lists its jobs")
+            raise UsageError(f"no job {job_id} on this cluster", remedy="sky queue lists its jobs")
         return found[0]  # type: ignore[no-any-return]
 
     def _follow(self, stream: Stream, sink: _Sink, follow: bool, on_state: OnState) -> None:
