@@ -154,3 +154,61 @@ def test_a_section_that_is_nearly_a_plugins_is_not_ignored_in_silence(sky: Sky) 
     for key, told in (("locall", True), ("local", False), ("some_other_tool", False)):
         done = sky("check", "local", "--config", f"{key}.price_usd_per_hour=1")
         assert ("did you mean 'local'?" in done.err) == told, done
+
+
+def test_rsync_puts_a_file_where_its_target_says(sky: Sky) -> None:
+    sky("launch", "-c", "c", *LOCAL, "--", "true")
+    (sky.project / "f").write_text("F")
+    sky("rsync", "f", "c:new/")
+    sky("rsync", "f", "c:new/.")
+    assert sky("exec", "c", "cat ../new/f").out == "F"
+    (sky.project / "here").mkdir()
+    sky("rsync", "c:new/f", "here")
+    sky("rsync", "c:new/f", ".")
+    assert (sky.project / "here/f").read_text() == "F"
+    for argv in (("", "c:x"), ("c:new", "")):
+        assert "an empty path" in sky("rsync", "--delete", *argv, code=2).err
+    assert (sky.project / "f").read_text() == "F"
+
+
+def test_a_pipe_or_device_is_not_replaced(sky: Sky) -> None:
+    sky("launch", "-c", "c", *LOCAL, "--", "mkfifo", "../there")
+    (sky.project / "f").write_text("F")
+    os.mkfifo(sky.project / "pipe")
+    sky("rsync", "f", "c:f")
+    assert "neither a file" in sky("rsync", "c:f", "pipe", code=125).err
+    sky("rsync", "f", "c:there", code=125)
+    assert (sky.project / "pipe").is_fifo()
+    assert sky("exec", "c", "test -p ../there && echo pipe").out == "pipe\n"
+
+
+def test_ssh_takes_one_word_as_a_line_for_the_shell(sky: Sky) -> None:
+    sky("launch", "-c", "c", *LOCAL, "--", "true")
+    assert sky("ssh", "c", "echo a; echo b; exit 4", code=4).out == "a\nb\n"
+    assert sky("ssh", "c", "--", "printf", "%s|", "a b", "$X").out == "a b|$X|"
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("-t", "big"),
+        ("--use-spot",),
+        ("--disk-size", "100"),
+        ("--ports", "80"),
+        ("--label", "a=b"),
+        ("--memory", "99x"),
+    ],
+)
+def test_what_an_existing_cluster_lacks_is_refused(sky: Sky, option: tuple[str, ...]) -> None:
+    sky("launch", "-c", "c", *LOCAL, "--", "true")
+    assert "cluster 'c' has" in sky("launch", "-c", "c", "-y", *option, "--", "true", code=2).err
+
+
+def test_a_job_whose_records_were_taken_away_is_unknown(sky: Sky) -> None:
+    sky("launch", "-c", "c", *LOCAL, "--", "true")
+    done = sky("exec", "c", 'rm -rf "$(dirname "$0")"; echo x', code=122, timeout=30)
+    assert "UNKNOWN" in done.err
+    assert [job["state"] for job in sky("queue", "c", "-o", "json").json()["clusters"]["c"]] == [
+        "SUCCEEDED",
+        "UNKNOWN",
+    ]

@@ -83,7 +83,7 @@ def check(clouds: tuple[str, ...], verbose: bool, form: str, config: tuple[str, 
 @click.option("--node", type=int, default=0, help="Its rank; 0 is the first.")
 @CONFIG
 def ssh(cluster: str, command: tuple[str, ...], node: int, config: tuple[str, ...]) -> int:
-    """Open a shell on a node, or run a command there on this terminal."""
+    """Open a shell on a node, or run a command there on this terminal: one word is a line for its shell."""
     from sky import client
 
     return client.shell(cluster, command, session=session(config), node=node)
@@ -96,7 +96,7 @@ def ssh(cluster: str, command: tuple[str, ...], node: int, config: tuple[str, ..
 @OUTPUT
 @CONFIG
 def rsync(source: str, target: str, delete: bool, form: str, config: tuple[str, ...]) -> None:
-    """Make TARGET equal to SOURCE; one of them is CLUSTER:PATH.
+    """Sync SOURCE to TARGET; one of them is CLUSTER:PATH. With --delete they become equal.
 
     \b
     sky rsync ./data dev:data

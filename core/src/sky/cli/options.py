@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -80,7 +81,9 @@ def task_from(words: tuple[str, ...], values: dict[str, Any]) -> Task:
 
 def _is_file(word: str) -> bool:
     """`train.yaml` is a task file, whether or not it's there; a command never ends like that."""
-    return word == "-" or (word.endswith((".yaml", ".yml")) and not any(c.isspace() for c in word))
+    if not word.endswith((".yaml", ".yml")):
+        return word == "-"
+    return not any(c.isspace() for c in word) or Path(word).is_file()
 
 
 def session(config: tuple[str, ...], form: str = "table") -> Session:

@@ -105,7 +105,9 @@ def shell(
     runner = session.registry.runner(host.transport)
     if not runner.has("sky_shell"):
         raise NotSupported(f"{host.transport} gives no shell", remedy=f"sky exec {cluster_name} -- COMMAND")
-    argv = Command(argv=tuple(command)) if command else None
+    # As any ssh does: one word is a line for the shell there, several are a program and its arguments.
+    words = ("sh", "-c", *command) if len(command) == 1 else tuple(command)
+    argv = Command(argv=words) if words else None
     code: int = runner.call("sky_shell", ctx=session.context(runner), host=host, command=argv)
     return code
 
@@ -118,6 +120,8 @@ def rsync(
     from sky.types import Transfer
 
     session = session or silent()
+    if not source or not target:
+        raise UsageError("an empty path", remedy="'.' is the current directory; quote what may be empty")
     with State() as state:
         up, down_ = _remote(state, target), _remote(state, source)
         if up is None and down_ is None:
@@ -132,8 +136,8 @@ def rsync(
         cluster, path = up or down_ or ("", "")
         host = host_of(state, cluster)
     local = str(Path(source if up else target).expanduser().absolute())
-    if (source if up else target).endswith("/"):
-        local += "/"
+    if not up and (target.endswith("/") or Path(local).is_dir()):
+        local += "/"  # a file lands inside; a directory becomes it all the same
     if up and not Path(local).exists():
         raise UsageError(f"there is no {source}", remedy="the source is a local path here")
     transfer = (
@@ -149,4 +153,6 @@ def _remote(state: State, text: str) -> tuple[str, str] | None:
     name, colon, path = text.partition(":")
     if not colon or "/" in name or state.get(name) is None:
         return None
-    return name, path if path.startswith(("/", "~")) else f"~/{path}".rstrip("/") if path else "~/"
+    if path.endswith("/."):
+        path = path[:-1]
+    return name, path if path.startswith(("/", "~")) else f"~/{path}"

@@ -121,9 +121,18 @@ def misfit(request: Request, cluster: Cluster, offer: Offer) -> str:
     place, asked = ("/".join(part for part in (it.region, it.zone) if part) for it in (offer, request))
     if asked and not f"{place}/".startswith(f"{asked}/"):
         return f"its place in {place}, not {asked}"
-    image = cluster.spec.get("request", {}).get("image_id")
-    if request.image_id is not None and request.image_id != image:
-        return f"{image or 'the default image'}, not {request.image_id}"
+    if request.memory is not None and request.memory.mode == "per_cpu":
+        need = request.memory.value * offer.vcpus
+        if offer.memory_gib < need:
+            return f"{offer.memory_gib:g} GiB of memory, not {need:g}"
+    stored = cluster.spec.get("request", {})
+    if request.image_id is not None and request.image_id != stored.get("image_id"):
+        return f"{stored.get('image_id') or 'the default image'}, not {request.image_id}"
+    for attribute in ("instance_type", "use_spot", "disk_size_gb", "disk_tier", "ports", "labels"):
+        asked, had = getattr(request, attribute), stored.get(attribute)
+        if asked and asked != (tuple(had) if isinstance(had, list) else had):
+            shown = attribute.replace("_", " ")
+            return f"{shown} {had!r}, not {asked!r}" if had else f"no such {shown} as {asked!r}"
     if request.num_nodes > cluster.num_nodes:
         return f"{cluster.num_nodes} nodes, not {request.num_nodes}"
     return ""

@@ -152,7 +152,9 @@ publish() { # NAME: sets id; the same whoever calls it, however often, at the sa
 
 state_of() { # DIR: sets state, code, ended
   code=- ended=-
-  if fact "$1/result"; then
+  if [ ! -e "$1/log" ]; then # its directory was taken away: nobody will ever know
+    state=UNKNOWN
+  elif fact "$1/result"; then
     set -- $v
     state=$1 code=$2 ended=$3
   elif ! fact "$1/driver"; then

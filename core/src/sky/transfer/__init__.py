@@ -30,6 +30,7 @@ def transfer_over(run: Run, ctx: Context, host: Host, transfer: Transfer) -> Tra
 
     route = plan_route(transfer)
     route.check_source()
+    route.check_target()
     lacks_rsync = ("sky.transfer", host.transport, *sorted(host.address.items()))
     if not ctx.cache.peek(lacks_rsync):
         try:

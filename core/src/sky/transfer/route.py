@@ -60,6 +60,16 @@ class Route:
         """The same with another local end."""
         return replace(self, local=path)
 
+    def check_target(self) -> None:
+        """A device, a pipe or a socket here is not replaced by a file. Raises `TransferFailed`."""
+        if self.up or not os.path.lexists(self.local):
+            return
+        mode = os.lstat(self.local).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+            raise TransferFailed(
+                f"{os.fsdecode(self.local)}: neither a file nor a directory, and not replaced by one"
+            )
+
     def check_source(self) -> None:
         """Raises `TransferFailed` if a local source can't be moved at all."""
         if not self.up:

@@ -5,7 +5,8 @@ command -v rsync >/dev/null 2>&1 || exit 90
 if [ -d "$target" ]; then
     [ "$kind" = d ] || exit 92
 elif [ -e "$target" ]; then
-    [ "$kind" = f ] || exit 92
+    # a device or a pipe is nobody's to replace
+    [ "$kind" = f ] && [ -f "$target" ] || exit 92
 fi
 case $target in
 */*)
