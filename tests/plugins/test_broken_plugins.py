@@ -111,7 +111,7 @@ def test_stdout_is_one_document_though_a_plugin_prints(sky: Sky) -> None:
 
 
 def test_a_defect_in_a_hook_names_the_distribution(sky: Sky) -> None:
-    done = sky("status", "--rebuild")
+    done = sky("status", "--rebuild", code=122)
     assert "sky-plugin-prints: sky_list_clusters failed: KeyError" in done.err
 
 

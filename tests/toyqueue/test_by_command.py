@@ -200,5 +200,5 @@ def processes_of(data: Path) -> list[int]:
 
 
 def test_without_the_distribution_the_install_command_is_told(up: Sky) -> None:
-    without = up("queue", "q", code=125, env={"PYTHONPATH": ""})
+    without = up("queue", "q", code=2, env={"PYTHONPATH": ""})
     assert "pip install sky-plugin-toyqueue" in without.err
