@@ -51,7 +51,6 @@ class Cluster:
     hosts: tuple[Host, ...]
     reason: str
     created_at: float
-    used_at: float
     identity: str
     last_use: str
 
@@ -129,12 +128,11 @@ class State:
         self, name: str, cluster_id: str, cloud: str, spec: Mapping[str, Any], identity: str, use: str
     ) -> None:
         """Write the row that makes a cluster ours, before anything is asked of its cloud."""
-        now = time.time()
         try:
             self._execute(
-                "INSERT INTO clusters (name, id, status, cloud, spec, created_at, used_at, identity, last_use)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (name, cluster_id, ClusterStatus.INIT, cloud, json.dumps(spec), now, now, identity, use),
+                "INSERT INTO clusters (name, id, status, cloud, spec, created_at, identity, last_use)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (name, cluster_id, ClusterStatus.INIT, cloud, json.dumps(spec), time.time(), identity, use),
             )
         except sqlite3.IntegrityError as error:
             raise UsageError(f"a cluster named {name!r} exists already") from error

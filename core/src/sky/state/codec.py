@@ -10,10 +10,6 @@ from typing import Any
 from sky.types import Accelerator, Allocation, Host, Offer
 
 
-def offer_to(offer: Offer | None) -> dict[str, Any] | None:
-    return asdict(offer) if offer is not None else None
-
-
 def offer_from(data: Mapping[str, Any] | None) -> Offer | None:
     if data is None:
         return None

@@ -21,7 +21,6 @@ MIGRATIONS = (
         hosts TEXT NOT NULL DEFAULT '[]',
         reason TEXT NOT NULL DEFAULT '',
         created_at REAL NOT NULL,
-        used_at REAL NOT NULL,
         identity TEXT NOT NULL DEFAULT '',
         last_use TEXT NOT NULL DEFAULT ''
     ) STRICT;

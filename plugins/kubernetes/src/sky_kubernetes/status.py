@@ -51,15 +51,6 @@ def judge(pod: Object) -> Verdict:
     return _starting(pod, status)
 
 
-def problem_of_events(events: Iterable[Object]) -> str:
-    """The newest warning among a pod's events, one line; empty if there is none."""
-    warnings = [e for e in events if e.get("type") == "Warning"]
-    if not warnings:
-        return ""
-    newest = max(warnings, key=lambda e: e.get("lastTimestamp") or e.get("eventTime") or "")
-    return one_line(f"{newest.get('reason', '')}: {newest.get('message', '')}")
-
-
 def one_line(text: str) -> str:
     """Text on one line, cut where it gets too long for one."""
     line = " ".join(text.split())
