@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         TransferResult,
     )
 
-API_VERSION = (1, 0)
+API_VERSION = (1, 1)
 """Minor: a new hook, optional argument, field with a default, capability. Major: anything that breaks."""
 
 hookspec = pluggy.HookspecMarker("sky")
@@ -252,6 +252,20 @@ def sky_forward(ctx: Context, host: Host, remote_port: int, local_port: int | No
 @hookspec(firstresult=True)
 def sky_disconnect(ctx: Context, host: Host | None) -> None:
     """Close connections kept for `host`, or for all. Idempotent; never fails for what is already gone."""
+
+
+@hookspec(firstresult=True)
+def sky_publish_hosts(ctx: Context, place: Place) -> None:
+    """Let the user's own tools reach the hosts by the cluster's name (an entry of the ssh config). Optional.
+
+    Called once the hosts are known, and again when they are found anew. Blocks briefly; idempotent: the last
+    call for an allocation holds. Needs no connection. What it can't do is a `warning` event, not an error.
+    """
+
+
+@hookspec(firstresult=True)
+def sky_withdraw_hosts(ctx: Context, allocation: Allocation) -> None:
+    """Take back what `sky_publish_hosts` did for this allocation, once it is given back. Optional. Idempotent."""
 
 
 # === jobs (runners, optional) ========================================================================
