@@ -62,17 +62,22 @@ from sky.types import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from sky.process import run_process
     from sky.transfer import transfer_over
 
 hookimpl = pluggy.HookimplMarker("sky")
 
 
 def __getattr__(name: str) -> object:
-    # Imported on first use: `exec` moves no files and must not pay for it.
+    # Imported on first use: a command pays only for what it does.
     if name == "transfer_over":
         from sky.transfer import transfer_over
 
         return transfer_over
+    if name == "run_process":
+        from sky.process import run_process
+
+        return run_process
     raise AttributeError(f"module 'sky.api' has no attribute {name!r}")
 
 
@@ -126,5 +131,6 @@ __all__ = [
     "Unreachable",
     "UsageError",
     "hookimpl",
+    "run_process",
     "transfer_over",
 ]
