@@ -1,6 +1,6 @@
 """Running a local program with the streams, deadline and cancellation of `sky_run`.
 
-For runners whose transport is a program on this machine: the program itself (`local`), `ssh`, `srun`.
+For runners whose transport is a program on this machine: what was asked for itself, or a client such as `ssh`.
 """
 
 from __future__ import annotations

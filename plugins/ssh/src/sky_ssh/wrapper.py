@@ -1,0 +1,143 @@
+"""What runs around every command on a host, and the reader of the marks that it leaves.
+
+Why a wrapper at all: `ssh` says 255 both for its own failures and for a program's, and for one that a signal
+ended; it says 127 both for a missing program and for a program's own 127; a client that loses its master
+may report success with output cut; what the login shell's rc files print comes first in the same streams; and
+sshd starts in whatever $HOME the account has. So a small POSIX script marks the beginning and the end of
+*both* output streams, the end with the exit code. Without all marks nothing is believed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+# Variables: a and b, the halves of the mark (never whole in argv, so that a program which prints the process
+# list doesn't print a mark); w, the work directory. The positional parameters are the program's argv.
+# The traps are for a program that signals its whole group: it doesn't inherit them, and its end is still told.
+# The shell's own stderr is closed to it: it would report there that a program was killed.
+_SCRIPT = r"""
+exec 4>&2 2>/dev/null
+say() { printf '\036%s%s%s\n' $a $b "$1"; printf '\036%s%s%s\n' $a $b "$1" >&4; }
+trap : HUP INT TERM
+say @$$
+[ -d "$HOME" ] && [ -w "$HOME" ] || { HOME=${w:-/tmp/sky-node-$(id -u)}/home; export HOME; mkdir -p "$HOME"; }
+cd "$HOME" || { say :home; exit 125; }
+case $1 in */*) [ -f "$1" ] && [ -x "$1" ];; *) command -v "$1" >/dev/null;; esac || { say :missing; exit 127; }
+[ ! -x "$w/askpass" ] || { SUDO_ASKPASS=$w/askpass; export SUDO_ASKPASS; }
+(exec "$@" 2>&4 4>&-)
+c=$?
+say :$c
+exit $c
+""".strip()
+
+# bash, dash, tcsh and fish read these alike: no newline, no `!`, no quote or backslash but before a digit.
+_FROM_ARGUMENT = """exec sh -c 'eval "$(printf %%b "$0")"' '%s'"""
+_FROM_STDIN = """exec sh -c 'read -r l; eval "$(printf %b "$l")"'"""
+_MOST_IN_ARGUMENT = 100_000
+"""Linux takes 131,072 bytes in one argument, here and for the login shell; `read` costs a system call a byte."""
+
+KILL_GROUP = 'kill -s TERM -- "-$1" || kill -s TERM "-$1"'
+"""Run as `sh -c KILL_GROUP sky PID`."""
+
+
+class Wrapped:
+    """One command as the login shell gets it."""
+
+    def __init__(self, argv: Sequence[str], work_dir: str) -> None:
+        halves = os.urandom(8).hex(), os.urandom(8).hex()
+        self.mark = b"\x1e" + "".join(halves).encode()
+        words = b" ".join(quoted(argument) for argument in argv)
+        given = b"a=%s b=%s w=%s; set -- %s\n" % (*(h.encode() for h in halves), quoted(work_dir), words)
+        encoded = encode(given + _SCRIPT.encode())
+        self.header = b""
+        """What stdin must begin with."""
+        if len(encoded) <= _MOST_IN_ARGUMENT:
+            self.line = _FROM_ARGUMENT % encoded
+        else:
+            self.line = _FROM_STDIN
+            self.header = encoded.encode() + b"\n"
+
+
+def quoted(argument: str) -> bytes:
+    """As one word for a POSIX shell. Bytes that aren't UTF-8 come as `os.fsdecode` gives them."""
+    return b"'" + os.fsencode(argument).replace(b"'", b"'\\''") + b"'"
+
+
+def encode(script: bytes) -> str:
+    """As `printf %b` takes it, in characters that are the same in single quotes of any shell."""
+    return "".join(_ENCODED[byte] for byte in script)
+
+
+_ENCODED = [
+    chr(byte) if 0x20 <= byte < 0x7F and chr(byte) not in "'\\!" else f"\\0{byte:03o}" for byte in range(256)
+]
+
+
+class MarkReader:
+    """Takes one stream apart: what came before the beginning, bytes of the program to `write`, the end.
+
+    Holds back only bytes that may be the beginning of a mark. What follows the end is of processes that
+    outlived the program, and is dropped.
+    """
+
+    _MOST = 24  # characters of what a mark carries
+    _MOST_BEFORE = 1 << 16
+
+    def __init__(self, mark: bytes, write: Callable[[bytes], object]) -> None:
+        self._mark = mark
+        self._write = write
+        self._held = b""
+        self.before = b""
+        """What `ssh` or the login shell said before the program began, or instead."""
+        self.process_group: int | None = None
+        """Known once the program's shell has begun."""
+        self.result: str | None = None
+        """An exit code, or a word; None while there was no end."""
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes, of any number."""
+        if self.result is not None:
+            return
+        data = self._held + data if self._held else data
+        self._held = b""
+        while (start := data.find(self._mark)) >= 0:
+            tail = start + len(self._mark)
+            told, newline, _ = data[tail : tail + self._MOST].partition(b"\n")
+            if (told and told[:1] not in b":@") or (not newline and len(told) == self._MOST):
+                self._emit(data[: start + 1])  # only looks like one
+                data = data[start + 1 :]
+                continue
+            self._emit(data[:start])
+            if not newline:
+                self._held = data[start:]
+                return
+            data = data[tail + len(told) + 1 :]
+            value = told[1:].decode("ascii", "replace")
+            if told[:1] == b":":
+                self.result = value
+                return
+            if value.isdigit():
+                self.process_group = int(value)
+        keep = self._beginning(data)
+        self._held = data[len(data) - keep :]
+        self._emit(data[: len(data) - keep])
+
+    write = feed
+
+    def finish(self) -> None:
+        """The stream has ended: what was held back is the program's own."""
+        if self.result is None:
+            held, self._held = self._held, b""
+            self._emit(held)
+
+    def _emit(self, data: bytes) -> None:
+        if self.process_group is None:
+            self.before = (self.before + data)[: self._MOST_BEFORE]
+        elif data:
+            self._write(data)
+
+    def _beginning(self, data: bytes) -> int:
+        """How many last bytes may be the beginning of a mark."""
+        start = data.rfind(b"\x1e", max(0, len(data) - len(self._mark) + 1))
+        return len(data) - start if start >= 0 and self._mark.startswith(data[start:]) else 0
