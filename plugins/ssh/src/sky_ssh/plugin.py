@@ -51,12 +51,6 @@ class SSHCloud:
         return check_credentials(ctx)
 
     @hookimpl
-    def sky_credential_fingerprint(self, ctx: Context) -> str:
-        from sky_ssh.pools import fingerprint
-
-        return fingerprint(ctx)
-
-    @hookimpl
     def sky_feasible(self, ctx: Context, request: Request) -> Feasibility:
         from sky_ssh.feasibility import feasible
 
