@@ -17,10 +17,11 @@ KEEP_SECONDS = 600
 CONNECT_SECONDS = 10
 _ALIVE_SECONDS, _ALIVE_COUNT = 4, 2  # a network that is silent for 12 s is a lost one
 
-# Asked of a master only. A session whose master doesn't take it would connect by itself: past the limit on
-# handshakes, and with another configuration. `false` in the place of the network makes it fail instead.
-_NO_OTHER_WAY = "ProxyCommand=false"
-FELL_THROUGH = (b"kex_exchange_identification", b"ssh_exchange_identification", b"UNKNOWN port 65535")
+# A session is asked of a master only. One that no master takes would connect by itself: past the limit on
+# handshakes, and with another configuration. An address that has no address of its family makes that fail
+# at once, without a query or a process.
+_NO_OTHER_WAY = ("-o", "AddressFamily=inet6", "-o", "HostName=127.0.0.1")
+FELL_THROUGH = b"Could not resolve hostname 127.0.0.1"
 """What ssh says when no master took the session: then nothing was started for sure."""
 FULL = (b"Session open refused", b"administratively prohibited")
 
@@ -104,7 +105,7 @@ def session_arguments(socket: str) -> list[str]:
     return ["-F", "none", "-S", socket, "-T", *BATCH, *_SESSION]
 
 
-_SESSION = ("-o", "ControlMaster=no", "-o", _NO_OTHER_WAY, "-o", "LogLevel=ERROR")
+_SESSION = ("-o", "ControlMaster=no", *_NO_OTHER_WAY, "-o", "LogLevel=ERROR")
 
 
 def option(key: str, value: str) -> list[str]:

@@ -124,7 +124,7 @@ class _Attempt:
         if out.result is not None and out.result == err.result:
             return self._code(command, out.result)
         if self.process_group is None:
-            if any(words in err.before for words in options.FELL_THROUGH):
+            if options.FELL_THROUGH in err.before:
                 self.full = any(words in err.before for words in options.FULL)
                 return None
             if ssh_code != 255:
