@@ -53,7 +53,7 @@ class Master:
         told = "\0".join((target.host, *self.identity))
         digest = hashlib.sha256(told.encode("utf-8", "surrogateescape")).hexdigest()[:16]
         self._stem = f"{directory()}/{digest}"
-        self.socket = f"{self._stem}-{slot}" if slot else self._stem
+        self.socket: str = f"{self._stem}-{slot}" if slot else self._stem
 
     def inode(self) -> int:
         """Which master listens: 0 for none. One that has died may still be there."""
@@ -86,12 +86,27 @@ class Master:
                 raise
             return self.inode()
 
+    def answers(self) -> bool:
+        """Whether a master listens. Blocks briefly."""
+        return self._control("check") == 0
+
+    def through_hop(self) -> list[str]:
+        """The options for a connection of one's own on the same way; the hop's is started. Blocks."""
+        failures.check_files(self._target)
+        if self._hop is not None:
+            inode = self._hop.ensure()
+            if not self._hop.answers():
+                self._hop.ensure(stale=inode)
+        return self.identity
+
     def exit(self) -> None:
         """Close it. Idempotent."""
         if self.inode():
-            argv = [options.PROGRAM, *options.session_arguments(self.socket), "-O", "exit", "host"]
             with contextlib.suppress(SkyError):  # nobody listens: it's gone
-                run_process(self._ctx, argv, None, io.BytesIO(), io.BytesIO(), what=self._target.name)
+                self._control("exit")
+
+    def _control(self, word: str) -> int:
+        return control(self._ctx, self.socket, word)
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[int]:
@@ -158,6 +173,12 @@ class Master:
         return code, said.getvalue().decode("utf-8", "replace")
 
 
+def control(ctx: Context, socket: str, word: str) -> int:
+    """Say `check` or `exit` to a master; 0 if it heard. Blocks briefly."""
+    argv = [options.PROGRAM, *options.session_arguments(socket), "-O", word, "host"]
+    return run_process(ctx, argv, None, io.BytesIO(), io.BytesIO(), what=f"{word} of a connection")
+
+
 def no_program() -> SkyError:
     """This machine has no ssh."""
     return SkyError("this machine has no program ssh", remedy="install the OpenSSH client")
@@ -192,8 +213,7 @@ def disconnect(ctx: Context, host: Host | None) -> None:
         path = f"{place}/{name}"
         with contextlib.suppress(FileNotFoundError, SkyError):
             if stat.S_ISSOCK(os.lstat(path).st_mode):
-                argv = [options.PROGRAM, *options.session_arguments(path), "-O", "exit", "host"]
-                run_process(ctx, argv, None, io.BytesIO(), io.BytesIO(), what="disconnecting")
+                control(ctx, path, "exit")
 
 
 def _share(record: int, error: SkyError) -> None:

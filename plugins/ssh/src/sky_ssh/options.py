@@ -76,12 +76,11 @@ def master_arguments(
 ) -> list[str]:
     """A connection in the background that others share: commands only, nothing of a terminal's."""
     keep = int(config.get("control_persist", KEEP_SECONDS))
-    patience = CONNECT_SECONDS if seconds_left is None else min(CONNECT_SECONDS, int(seconds_left) + 1)
     chosen = {
         "ControlMaster": "yes",
         "ControlPath": socket.replace("%", "%%"),
         "ControlPersist": str(max(1, min(keep, 60) if spare else keep)),
-        "ConnectTimeout": str(patience),
+        "ConnectTimeout": _patience(seconds_left),
         **_ALIVE,
         **_COMMANDS_ONLY,
     }
@@ -106,6 +105,30 @@ def session_arguments(socket: str) -> list[str]:
 
 
 _SESSION = ("-o", "ControlMaster=no", *_NO_OTHER_WAY, "-o", "LogLevel=ERROR")
+
+
+def terminal_arguments(socket: str) -> list[str]:
+    """A terminal by a master, or, where that has no room, by a connection of its own, as the user's ssh."""
+    chosen = {
+        "ControlMaster": "no",
+        "ControlPath": socket.replace("%", "%%"),
+        "RemoteCommand": "none",
+        "ClearAllForwardings": "yes",
+        "PermitLocalCommand": "no",
+        "LogLevel": "ERROR",
+    }
+    return ["-tt", *(word for pair in chosen.items() for word in option(*pair))]
+
+
+def alone_arguments(seconds_left: float | None) -> list[str]:
+    """A connection that nobody shares, for ports."""
+    chosen = {**_COMMANDS_ONLY, **_ALIVE, "ControlPath": "none", "ConnectTimeout": _patience(seconds_left)}
+    del chosen["ClearAllForwardings"]  # it would clear those of the command line, too
+    return ["-T", *BATCH, "-a", *(word for pair in chosen.items() for word in option(*pair))]
+
+
+def _patience(seconds_left: float | None) -> str:
+    return str(CONNECT_SECONDS if seconds_left is None else min(CONNECT_SECONDS, int(seconds_left) + 1))
 
 
 def option(key: str, value: str) -> list[str]:

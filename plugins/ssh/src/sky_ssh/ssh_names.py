@@ -38,6 +38,8 @@ def known(name: str, found: list[str]) -> bool:
 
 
 def _patterns(path: Path, depth: int) -> Iterator[str]:
+    if path.parent == Path("~/.ssh/sky").expanduser():
+        return  # ours: names of clusters
     try:
         lines = path.read_text(errors="replace").splitlines()
     except OSError:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
+from sky.api import UsageError
+
 # Variables: a and b, the halves of the mark (never whole in argv, so that a program which prints the process
 # list doesn't print a mark); w, the work directory. The positional parameters are the program's argv.
 # The traps are for a program that signals its whole group: it doesn't inherit them, and its end is still told.
@@ -29,7 +31,7 @@ case $1 in */*) [ -f "$1" ] && [ -x "$1" ];; *) command -v "$1" >/dev/null;; esa
 c=$?
 say :$c
 exit $c
-""".strip()
+"""
 
 # bash, dash, tcsh and fish read these alike: no newline, no `!`, no quote or backslash but before a digit.
 _FROM_ARGUMENT = """exec sh -c 'eval "$(printf %%b "$0")"' '%s'"""
@@ -47,9 +49,7 @@ class Wrapped:
     def __init__(self, argv: Sequence[str], work_dir: str) -> None:
         halves = os.urandom(8).hex(), os.urandom(8).hex()
         self.mark = b"\x1e" + "".join(halves).encode()
-        words = b" ".join(quoted(argument) for argument in argv)
-        given = b"a=%s b=%s w=%s; set -- %s\n" % (*(h.encode() for h in halves), quoted(work_dir), words)
-        encoded = encode(given + _SCRIPT.encode())
+        encoded = _encoded(f"a={halves[0]} b={halves[1]}\n{_SCRIPT}", argv, work_dir)
         self.header = b""
         """What stdin must begin with."""
         if len(encoded) <= _MOST_IN_ARGUMENT:
@@ -57,6 +57,22 @@ class Wrapped:
         else:
             self.line = _FROM_STDIN
             self.header = encoded.encode() + b"\n"
+
+
+def line_of(script: str, argv: Sequence[str], work_dir: str) -> str:
+    """Another script for the login shell; `argv` are its parameters, `$w` is the work directory.
+
+    Raises `UsageError` if that is too long for one argument.
+    """
+    encoded = _encoded(script, argv, work_dir)
+    if len(encoded) > _MOST_IN_ARGUMENT:
+        raise UsageError("the command is too long for a terminal's", remedy="send it as a file")
+    return _FROM_ARGUMENT % encoded
+
+
+def _encoded(script: str, argv: Sequence[str], work_dir: str) -> str:
+    words = b" ".join(quoted(argument) for argument in argv)
+    return encode(b"w=%s; set -- %s\n" % (quoted(work_dir), words) + script.encode())
 
 
 def quoted(argument: str) -> bytes:
