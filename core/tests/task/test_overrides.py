@@ -93,16 +93,17 @@ def test_mistakes_name_the_option(refusal: Refusal) -> None:
 
 
 def test_options_that_are_not_done_yet(load: Load, refusal: Refusal) -> None:
-    options = {"num_nodes": 2, "autostop": "10m", "git_url": "u", "git_ref": "r"}
-    task = load("", allow_later=True, **options)
-    assert (task.num_nodes, task.autostop, task.git) == (2, Autostop(idle_minutes=10), GitSource("u", "r"))
-    assert {line.split(": ")[0] for line in refusal("", **options)} == {
-        "--num-nodes",
-        "--idle-minutes-to-autostop",
-        "--git-url",
-        "--git-ref",
-    }
-    assert load("num_nodes: 2\nresources: {autostop: 5}", num_nodes=1, autostop="none") == load("")
+    options = {"autostop": "10m"}
+    assert load("", allow_later=True, **options).autostop == Autostop(idle_minutes=10)
+    assert [line.split(": ")[0] for line in refusal("", **options)] == ["--idle-minutes-to-autostop"]
+    assert load("resources: {autostop: 5}", autostop="none") == load("")
+
+
+def test_nodes_and_repository_by_option(load: Load) -> None:
+    task = load("num_nodes: 3\nworkdir: {url: u0, ref: r0}", num_nodes=2, git_url="u", git_ref="r")
+    assert (task.num_nodes, task.git) == (2, GitSource("u", "r"))
+    assert load("workdir: {url: u0, ref: r0}", git_ref="r").git == GitSource("u0", "r")
+    assert load("workdir: .", git_url="u").git == GitSource("u")
 
 
 def test_an_option_is_not_substituted(load: Load) -> None:

@@ -210,16 +210,18 @@ def test_autostop_is_read_and_what_enables_it_is_refused_for_now(
         ]
 
 
-def test_git_and_several_nodes_are_read_and_refused_for_now(load: Load, refusal: Refusal) -> None:
-    text = "workdir: {url: 'https://x/y.git', ref: main}\nnum_nodes: 2\n"
-    task = load(text, allow_later=True)
+def test_several_nodes(load: Load) -> None:
+    task = load("num_nodes: 2\nresources: {any_of: [{cpus: 1}, {cpus: 2}]}")
+    assert task.num_nodes == 2 and [request.num_nodes for request in task.resources] == [2, 2]
+
+
+def test_a_repository_as_workdir(load: Load, refusal: Refusal) -> None:
+    task = load("workdir: {url: 'https://x/y.git', ref: main}")
     assert task.git == GitSource("https://x/y.git", "main") and task.workdir is None
-    assert task.num_nodes == task.resources[0].num_nodes == 2
-    assert [line.split(": ", 1)[1] for line in refusal(text)] == [
-        "workdir.url: not supported: it comes in a later version",
-        "workdir.ref: not supported: it comes in a later version",
-        "num_nodes: more than one is not supported: it comes in a later version",
-    ]
-    assert refusal("workdir: {ref: x}", allow_later=True) == [
-        "task.yaml:1:1: workdir: the url of the repository is missing"
-    ]
+    assert load("workdir: {url: git@host:y.git}").git == GitSource("git@host:y.git")
+    text = "envs: {WHO: me, REF: v1}\nworkdir: {url: 'https://x/$WHO', ref: '${REF}'}"
+    assert load(text).git == GitSource("https://x/me", "v1")
+    assert refusal("envs: {A: ''}\nworkdir: {url: $A}")[0].endswith(
+        "is empty once its variables are replaced"
+    )
+    assert refusal("workdir: {ref: x}") == ["task.yaml:1:1: workdir: the url of the repository is missing"]

@@ -80,7 +80,9 @@ def tasks(draw: Any) -> Task:
     envs = draw(st.dictionaries(names, texts | st.just(""), max_size=3))
     return Task(
         name=draw(maybe(lines)),
-        **draw(st.sampled_from([{"git": GitSource("https://x", "r")}, {"workdir": draw(maybe(filled))}])),
+        **draw(
+            st.sampled_from([{"git": GitSource("https://a:b$c@x", "r$r")}, {"workdir": draw(maybe(filled))}])
+        ),
         num_nodes=num_nodes,
         resources=tuple({repr(r): r for r in draw(st.lists(requests, min_size=1, max_size=3))}.values()),
         ordered=draw(st.booleans()),
@@ -137,3 +139,19 @@ def test_secrets_must_be_given_again(load: Load, refusal: Refusal) -> None:
     saved = task_to_yaml(load("secrets: {A: hidden}"))
     assert "secrets.A: needs a value; give it by --secret A=VALUE" in refusal(saved)[0]
     assert load(saved, secrets=("A=hidden",)).secrets == {"A": "hidden"}
+
+
+def test_no_password_of_a_repository_is_shown(load: Load) -> None:
+    for url, shown in (
+        ("https://me:pa@ss@host/x.git?token=t", "https://***@host/x.git?***"),
+        ("https://token@host/x", "https://***@host/x"),
+        ("ssh://git:secret@host/x", "ssh://git:***@host/x"),
+        ("ssh://git@host/x", "ssh://git@host/x"),
+        ("git@host:x.git", "git@host:x.git"),
+        ("/a?b/c", "/a?b/c"),
+    ):
+        task = load(f"workdir: {{url: '{url}', ref: main}}")
+        assert task.git and task.git.url == url and task.git.shown_url == shown
+        assert shown in task_to_yaml(task)
+        if "***" in shown:
+            assert url not in task_to_yaml(task) + repr(task) + str(task.to_dict())

@@ -93,10 +93,15 @@ def ssh(cluster: str, command: tuple[str, ...], node: int, config: tuple[str, ..
 @click.argument("source")
 @click.argument("target")
 @click.option("--delete", is_flag=True, help="Remove what the source doesn't have.")
+@click.option("--node", type=int, help="Only this one, by its rank; 0 is the first.")
 @OUTPUT
 @CONFIG
-def rsync(source: str, target: str, delete: bool, form: str, config: tuple[str, ...]) -> None:
+def rsync(
+    source: str, target: str, delete: bool, node: int | None, form: str, config: tuple[str, ...]
+) -> None:
     """Sync SOURCE to TARGET; one of them is CLUSTER:PATH. With --delete they become equal.
+
+    Files go up to every node, and come down from the first.
 
     \b
     sky rsync ./data dev:data
@@ -104,7 +109,7 @@ def rsync(source: str, target: str, delete: bool, form: str, config: tuple[str, 
     """
     from sky import client
 
-    result = client.rsync(source, target, session=session(config, form), delete=delete)
+    result = client.rsync(source, target, session=session(config, form), delete=delete, node=node)
     if form == "json":
         output.document("rsync", **asdict(result))
     else:

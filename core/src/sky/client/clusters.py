@@ -113,9 +113,17 @@ def shell(
 
 
 def rsync(
-    source: str, target: str, *, session: Session | None = None, delete: bool = False
+    source: str,
+    target: str,
+    *,
+    session: Session | None = None,
+    delete: bool = False,
+    node: int | None = None,
 ) -> TransferResult:
-    """Sync files up or down: one of the two is `CLUSTER:PATH`, the other a local path."""
+    """Sync files up or down: one of the two is `CLUSTER:PATH`, the other a local path. Blocks.
+
+    Up goes to every node, or to `node`; down comes from rank 0, or from `node`. The result is of all nodes together.
+    """
     from sky.launcher import files
     from sky.types import Transfer
 
@@ -134,7 +142,7 @@ def rsync(
                 "one side must be CLUSTER:PATH, the other a local path", remedy="sky rsync ./data dev:data"
             )
         cluster, path = up or down_ or ("", "")
-        host = host_of(state, cluster)
+        hosts = _hosts(state, cluster, node if up else node or 0)
     local = str(Path(source if up else target).expanduser().absolute())
     if not up and (target.endswith("/") or Path(local).is_dir()):
         local += "/"  # a file lands inside; a directory becomes it all the same
@@ -145,7 +153,21 @@ def rsync(
         if up
         else Transfer(direction="down", source=path, target=local, delete=delete)
     )
-    return files.one(session, host, transfer)
+    done = files.everywhere(session, hosts, [transfer])
+    return TransferResult(
+        files_sent=sum(result.files_sent for result in done),
+        bytes_sent=sum(result.bytes_sent for result in done),
+        method=", ".join(dict.fromkeys(result.method for result in done)),
+    )
+
+
+def _hosts(state: State, cluster_name: str, node: int | None) -> tuple[Host, ...]:
+    """One node of a cluster, or all. Raises `UsageError` if there is no such node."""
+    if node is not None:
+        return (host_of(state, cluster_name, node),)
+    from sky.launcher import jobs
+
+    return jobs.place_of(state.require(cluster_name)).hosts
 
 
 def _remote(state: State, text: str) -> tuple[str, str] | None:

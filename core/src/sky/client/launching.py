@@ -42,7 +42,7 @@ def launch(
     session = session or silent()
     name = names.automatic() if cluster_name is None else names.check(cluster_name)
     task = _with_policy(session, task)
-    files.check(task)
+    task = files.check(task, session.warn)
     seconds = candidates.FEASIBLE_SECONDS if wait_seconds is None else wait_seconds
     with State() as state:
         with locked(name, session.cancel, lambda holder: session.phase(f"waiting for {holder}")):
@@ -107,11 +107,11 @@ def exec_(
             raise UsageError(
                 "there is nothing to run", remedy="the task has no `run`, and no command was given"
             )
-        if task.workdir is not None:
+        if task.workdir is not None or task.git is not None:
             from sky.launcher import files
 
             task = replace(task, file_mounts={})
-            files.check(task)
+            task = files.check(task, session.warn)
             files.upload(session, cluster.hosts, task)
         job = jobs.job_from(session, task, cluster, with_setup=False)
         return _submit(session, state, cluster, task, job, detach, out, on_state)
@@ -177,7 +177,7 @@ def plan(task: Task, *, session: Session | None = None, wait_seconds: float | No
 
     session = session or silent()
     task = _with_policy(session, task)
-    files.check(task)
+    task = files.check(task, session.warn)
     return candidates.find(
         session, task, candidates.FEASIBLE_SECONDS if wait_seconds is None else wait_seconds
     )

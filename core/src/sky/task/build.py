@@ -34,7 +34,7 @@ def build_task(
     num_nodes = options.get("num_nodes") or values.get("num_nodes") or 1
     autostop = resource_options.get("autostop", (values.get("resources") or {}).get("autostop"))
     if not allow_later:
-        _refuse_later(num_nodes, autostop, {**options, **resource_options}, problems)
+        _refuse_later(autostop, resource_options, problems)
     config = values.get("config") or {}
     resources, ordered = _resources(values, resource_options, num_nodes, config, problems)
     workdir, git = _workdir(values.get("workdir"), options, envs, problems)
@@ -71,13 +71,7 @@ def _variables(
     return envs, secrets
 
 
-def _refuse_later(num_nodes: int, autostop: Any, options: Mapping[str, Any], problems: Problems) -> None:
-    for path in ("workdir.url", "workdir.ref"):
-        if path in options:
-            problems.add(FIELDS[path].option, FIELDS[path].refusal)
-    if num_nodes > 1:
-        row = FIELDS["num_nodes"]
-        problems.add(row.option if "num_nodes" in options else row.path, f"more than one is {row.refusal}")
+def _refuse_later(autostop: Any, options: Mapping[str, Any], problems: Problems) -> None:
     if autostop is not None:
         row = FIELDS["resources.autostop"]
         problems.add(row.option if "autostop" in options else row.path, row.refusal)
@@ -106,13 +100,16 @@ def _workdir(
             problems.add("--workdir", "can't be combined with --git-url and --git-ref")
         return workdir, None
     if url or ref:
-        url = url or (read.url if isinstance(read, GitSource) else None)
+        url = url or (substitute(read.url, envs) if isinstance(read, GitSource) else None)
         if url is None:
             problems.add("--git-ref", "needs --git-url")
             return None, None
         return None, GitSource(url, ref)
     if isinstance(read, GitSource):
-        return None, read
+        url, ref = substitute(read.url, envs), substitute(read.ref or "", envs)
+        if not url.strip():
+            problems.add("workdir.url", "is empty once its variables are replaced")
+        return None, GitSource(url, ref.strip() or None)
     if read is None:
         return None, None
     workdir = substitute(read, envs)

@@ -50,9 +50,9 @@ _INTERNAL = "is internal to SkyPilot"
 _ROWS = (
     Field("name", "line", "Name of the task; shown in queues and logs.", option="--name"),
     Field("workdir", "workdir", "Local directory: the working directory on every node.", option="--workdir"),
-    Field("workdir.url", "line", "Repository to check out instead.", "later", _LATER, "--git-url"),
-    Field("workdir.ref", "line", "Branch, tag or commit of it.", "later", _LATER, "--git-ref"),
-    Field("num_nodes", "count", "Equal nodes; several come later.", "supported", _LATER, "--num-nodes"),
+    Field("workdir.url", "line", "Repository whose files are the working directory.", option="--git-url"),
+    Field("workdir.ref", "line", "Branch, tag or commit of it; else its default.", option="--git-ref"),
+    Field("num_nodes", "count", "How many nodes, all equal.", option="--num-nodes"),
     Field("resources", "section", "What each node must have."),
     Field("resources.infra", "infra", "`cloud[/region[/zone]]`, with `*` for any.", option="--infra"),
     Field("resources.cloud", "cloud", "Older form of infra.", option="--cloud"),

@@ -66,7 +66,7 @@ def load_task_text(
     if root is None:
         # What follows would only complain of what couldn't be read.
         problems.raise_if_any()
-    values = read_task(root, problems, allow_later=allow_later)
+    values = read_task(root, problems)
     return build_task(
         values,
         overrides or Overrides(),

@@ -11,11 +11,24 @@ from sky.types import Request
 
 @dataclass(frozen=True, slots=True)
 class GitSource:
-    """A repository to check out as the working directory."""
+    """A repository to check out as the working directory. `repr` shows no password of the address."""
 
-    url: str
+    url: str = field(repr=False)
+    """As git takes it; a path is relative to `base_dir`. It may hold a password."""
     ref: str | None = None
     """Branch, tag or commit; None is the repository's default branch."""
+    commit: str | None = None
+    """What `ref` was when it was looked up, before anything was created. No task file has it."""
+
+    @property
+    def shown_url(self) -> str:
+        """The address for people and for records: without a password, or what may be a token."""
+        import re
+
+        address, query, _ = self.url.partition("?") if "://" in self.url else (self.url, "", "")
+        address = re.sub(r"(?i)^(https?://)[^/]*@", r"\1***@", address)
+        address = re.sub(r"^([a-z+]+://[^/:@]*):[^/]*@", r"\1:***@", address)
+        return address + ("?***" if query else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,17 +21,16 @@ from sky.task.scalars import DEFAULT_IDLE_MINUTES, PARSERS, parse_port
 _WORDS = {Scalar: "text", Map: "a map", List: "a list"}
 
 
-def read_task(root: Node | None, problems: Problems, *, allow_later: bool) -> dict[str, Any]:
+def read_task(root: Node | None, problems: Problems) -> dict[str, Any]:
     """The values of a whole file by field; mistakes go to `problems`, their fields are left out."""
     if root is None or (isinstance(root, Scalar) and root.null):
         return {}
-    return _Reader(problems, allow_later).section(root, "", "")
+    return _Reader(problems).section(root, "", "")
 
 
 class _Reader:
-    def __init__(self, problems: Problems, allow_later: bool) -> None:
+    def __init__(self, problems: Problems) -> None:
         self._problems = problems
-        self._allow_later = allow_later
 
     def section(self, node: Node, path: str, label: str) -> dict[str, Any]:
         """The fields of a map, by the table's rows below `path`; `label` is what messages call it."""
@@ -58,7 +57,7 @@ class _Reader:
     def _field(self, field: Field, node: Node, label: str) -> Any:
         if isinstance(node, Scalar) and node.null:
             return None
-        if field.kind == "any" or (field.path.startswith("workdir.") and not self._allow_later):
+        if field.kind == "any":
             self._problems.add(label, field.refusal)
             return None
         structured = getattr(self, f"_read_{field.kind}", None)
@@ -108,8 +107,7 @@ class _Reader:
         if isinstance(node, Map):
             values = self.section(node, "workdir", label)
             if not values.get("url"):
-                if self._allow_later or "url" not in values:
-                    self._problems.add(label, "the url of the repository is missing")
+                self._problems.add(label, "the url of the repository is missing")
                 return None
             return GitSource(values["url"], values.get("ref"))
         text = self._text(node)

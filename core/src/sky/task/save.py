@@ -22,7 +22,8 @@ _NOT_TEXT = frozenset(["null", "true", "false", "yes", "no", "on", "off", "y", "
 
 
 def task_to_yaml(task: Task, *, show_secrets: bool = False) -> str:
-    """The task as YAML. Without `show_secrets` secrets are empty: they must be given again to load it.
+    """The task as YAML. Without `show_secrets` secrets are empty: they must be given again to load it, and so
+    must the password in the address of a repository.
 
     `load_task_text` of it, with the same `base_dir`, is equal to `task` (with `allow_later` if it has
     something that this version can't run).
@@ -50,7 +51,7 @@ def task_to_dict(task: Task, *, show_secrets: bool = False) -> dict[str, Any]:
     """The task in the shape of a task file, as plain data; fields that aren't set are left out."""
     document: dict[str, Any] = {
         "name": task.name,
-        "workdir": _workdir(task),
+        "workdir": _workdir(task, show_secrets),
         "num_nodes": task.num_nodes if task.num_nodes != 1 else None,
         "resources": _resources(task),
         "envs": dict(task.envs),
@@ -63,9 +64,10 @@ def task_to_dict(task: Task, *, show_secrets: bool = False) -> dict[str, Any]:
     return {name: value for name, value in document.items() if value is not None and value != {}}
 
 
-def _workdir(task: Task) -> Any:
+def _workdir(task: Task, show_secrets: bool) -> Any:
     if task.git is not None:
-        return {"url": task.git.url, "ref": task.git.ref} if task.git.ref else {"url": task.git.url}
+        url = escape(task.git.url if show_secrets else task.git.shown_url)
+        return {"url": url, "ref": escape(task.git.ref)} if task.git.ref else {"url": url}
     return escape(task.workdir) if task.workdir is not None else None
 
 
