@@ -117,15 +117,14 @@ give() { # the lease goes last: what is left of a call that was cut short is sti
     remove "$work"
     if [ -n "$holds" ] && [ "$sky_workdir" = absent ]; then remove "$HOME/sky_workdir"; fi
     rm -f "$kept" "$base/.lease.$id.$node."*
-    if [ -n "$holds" ]; then
-        gone=$base/.gone.$id.$node.$$
-        if mv "$lease" "$gone" 2>/dev/null; then
-            # Another call may have given ours back, and another cluster taken the host, since it was read.
-            read -r _ holder <"$gone"
-            [ "$holder" = "$id" ] || ln "$gone" "$lease"
-            rm -f "$gone"
-        fi
-    fi
+    if [ -n "$holds" ]; then mv "$lease" "$base/.gone.$id.$node.$$" 2>/dev/null; fi
+    for gone in "$base/.gone.$id.$node."*; do
+        [ -f "$gone" ] || continue
+        # Another call may have given ours back, and another cluster taken the host, since the lease was read.
+        read -r _ holder <"$gone"
+        [ "$holder" = "$id" ] || ln "$gone" "$lease"
+        rm -f "$gone"
+    done
     rmdir "$own/c" "$own" 2>/dev/null
     holder=
 }
