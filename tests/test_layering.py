@@ -46,7 +46,6 @@ LONGER = {
     # file: (limit, why it isn't cut)
     "core/src/sky/types.py": (450, "the contract is read from top to bottom"),
     "core/src/sky/hookspecs.py": (320, "the contract is read from top to bottom"),
-    "core/src/sky/node/node.sh": (435, "one script that crosses the network as a whole"),
     "core/src/sky/testing/lifecycle.py": (
         345,
         "the promises of one group of hooks, in the order of the contract",

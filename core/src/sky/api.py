@@ -62,6 +62,7 @@ from sky.types import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from sky.node.caller import end_jobs_over
     from sky.process import run_process
     from sky.transfer import transfer_over
 
@@ -74,6 +75,10 @@ def __getattr__(name: str) -> object:
         from sky.transfer import transfer_over
 
         return transfer_over
+    if name == "end_jobs_over":
+        from sky.node.caller import end_jobs_over
+
+        return end_jobs_over
     if name == "run_process":
         from sky.process import run_process
 
@@ -130,6 +135,7 @@ __all__ = [
     "TransferResult",
     "Unreachable",
     "UsageError",
+    "end_jobs_over",
     "hookimpl",
     "run_process",
     "transfer_over",

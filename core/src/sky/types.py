@@ -395,8 +395,9 @@ class JobStatus:
     """Seconds since the epoch, by the clock of the place."""
     started_at: float | None = None
     ended_at: float | None = None
+    num_nodes: int = 1
     accelerators: str = ""
-    """Device numbers granted, `0,1`."""
+    """Device numbers granted on each node, `0,1`."""
     reference: JobReference | None = None
 
 

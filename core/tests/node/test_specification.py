@@ -14,7 +14,9 @@ from sky.types import JobState
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/protocol.md").read_text()
-BOOT, NODE = ((ROOT / "core/src/sky/node" / name).read_text() for name in ("boot.sh", "node.sh"))
+SCRIPTS = ROOT / "core/src/sky/node"
+BOOT = (SCRIPTS / "boot.sh").read_text()
+NODE = "".join((SCRIPTS / f"{part}.sh").read_text() for part in protocol.PARTS)
 
 
 def section(title: str) -> str:

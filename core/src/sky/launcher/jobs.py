@@ -12,12 +12,13 @@ from sky.types import Job, Offer, Place, Request
 
 if TYPE_CHECKING:
     from sky.node.engine import Engine
+    from sky.node.gang import Gang
     from sky.node.native import NativeEngine
     from sky.session import Session
     from sky.task.model import Task
 
 
-def engine_of(session: Session, cluster: Cluster) -> Engine | NativeEngine:
+def engine_of(session: Session, cluster: Cluster) -> Engine | Gang | NativeEngine:
     """The engine of the cluster's transport: its own where it has one, else the portable one."""
     place = place_of(cluster)
     runner = session.registry.runner(place.hosts[0].transport)
@@ -25,6 +26,10 @@ def engine_of(session: Session, cluster: Cluster) -> Engine | NativeEngine:
         from sky.node.native import NativeEngine
 
         return NativeEngine(session, runner, place)
+    if len(place.hosts) > 1:
+        from sky.node.gang import Gang
+
+        return Gang(session, runner, place)
     from sky.node.engine import Engine
 
     return Engine(session, runner, place)

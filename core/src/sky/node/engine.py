@@ -5,18 +5,18 @@ Used for every place whose runner has no engine of its own (`sky_submit_job`). A
 
 from __future__ import annotations
 
-import io
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
-from sky.errors import Cancelled, ConnectionLost, HostGone, ProgramMissing, SkyError, Unreachable, UsageError
+from sky.errors import Cancelled, ConnectionLost, HostGone, ProgramMissing, SkyError, Unreachable
 from sky.node import environment, protocol
+from sky.node.caller import Caller, Made, as_run
 from sky.node.stream import OnState as OnState
-from sky.node.stream import Sink, cancelled, given_up
+from sky.node.stream import Sink, cancelled, given_up, read
 from sky.node.stream import Stream as Stream
-from sky.types import Command, Job, JobReference, JobState, JobStatus, Place
+from sky.types import Job, JobReference, JobStatus, Place
 
 if TYPE_CHECKING:
     from sky.registry.plugins import Plugin
@@ -28,38 +28,51 @@ RECONNECT_SECONDS = 120.0
 """How long a cut stream is taken up again before we give up; the job goes on regardless."""
 PAUSE_SECONDS = (0.2, 5.0)
 """Between two attempts at that: the first and the longest; each is twice the last."""
-GRACE_SECONDS = 5
-"""Between TERM and KILL when a job is cancelled."""
 
 Mode = Literal["follow", "read", "detach"]
 """How much of a job's log is wanted: all to its end, what there is, none."""
 
 
-Made = tuple[Command, BinaryIO]
+def _quiet(stream: Stream) -> None:
+    """Nobody wants to know."""
 
 
 class Engine:
-    """Jobs of one place, which has one host."""
+    """Jobs of one host of a place: of rank 0, where jobs are numbered, unless another rank is named."""
 
-    def __init__(self, session: Session, runner: Plugin, place: Place) -> None:
+    def __init__(self, session: Session, runner: Plugin, place: Place, rank: int = 0) -> None:
         self._session = session
-        self._runner = runner
         self._place = place
-        self._host = place.hosts[0]
+        self._host = place.hosts[rank]
+        self._caller = Caller(
+            as_run(runner.call), self._host, lambda seconds: session.context(runner, seconds)
+        )
         self._noted: set[str] = set()
+        self.on_ranks: OnState = _quiet
+        """Called once it's known that a job has several ranks, before anything of its log is passed on."""
+        self.pointless: Callable[[], SkyError | None] = lambda: None
+        """Asked before a cut stream is taken up again; what it answers is raised instead."""
 
-    def submit(self, job: Job, follow: bool, out: BinaryIO, on_state: OnState = lambda s: None) -> Stream:
+    def submit(
+        self,
+        job: Job,
+        follow: bool,
+        out: BinaryIO,
+        on_state: OnState = _quiet,
+        env: Mapping[str, str] | None = None,
+        gang: bytes | None = None,
+    ) -> Stream:
         """Submit; with `follow`, pass its log to `out` until it ends. One round trip.
 
         May be repeated with the same token, and is when the connection is lost. Raises `Unreachable` when
         nothing was started, `ConnectionLost` when the connection can't be had again (the job may go on),
         `Cancelled` (the job goes on), `HostGone`, and `SkyError` when the host refuses.
         """
-        env = environment.of_job(job, self._place)
+        given = environment.of_job(job, self._place) if env is None else env
         stream = Stream()
         self._converse(
             stream,
-            lambda: protocol.submit(self._host.work_dir, job, env, follow),
+            lambda: protocol.submit(self._host.work_dir, job, given, follow, gang),
             Sink(stream, out, held_until="job"),
             "follow" if follow else "detach",
             on_state,
@@ -67,7 +80,7 @@ class Engine:
         return stream
 
     def logs(
-        self, job_id: str, out: BinaryIO, follow: bool, tail: int = -1, on_state: OnState = lambda s: None
+        self, job_id: str, out: BinaryIO, follow: bool, tail: int = -1, on_state: OnState = _quiet
     ) -> Stream:
         """The log of a job, from its beginning or its last `tail` lines, then as it grows if `follow`.
 
@@ -85,7 +98,7 @@ class Engine:
 
     def jobs(self) -> list[tuple[JobStatus, str]]:
         """Every job, oldest first, and its directory on the host."""
-        out, _ = self._ask("list")
+        out, _ = self._caller.ask("list", seconds=CALL_SECONDS)
         return [
             (
                 replace(
@@ -98,38 +111,13 @@ class Engine:
 
     def cancel(self, which: str) -> list[tuple[str, str]]:
         """End a job, or `all`; (id, state afterwards) of each. `unknown` and `stuck` are states here."""
-        # Each job may take its grace: no limit for all of them.
-        _, lines = self._ask("cancel", which, str(GRACE_SECONDS), seconds=None)
         found = []
-        for words in lines:
+        for words in self._caller.cancel(which):
             if words[0] == "cancelled":
                 found.append((words[1], words[2]))
             elif words[0] in ("unknown", "stuck"):
                 found.append((words[1], words[0]))
         return found
-
-    # --- calls that only ask ----------------------------------------------------------------------------
-
-    def _ask(
-        self, verb: str, *args: str, seconds: float | None = CALL_SECONDS
-    ) -> tuple[bytes, list[list[str]]]:
-        """Output and control lines; once more when the answer was cut, as asking twice does no harm."""
-        lost = ConnectionLost(f"{self._host.name}: the answer to {verb!r} was cut short")
-        for _ in range(2):
-            out = io.BytesIO()
-            lines: list[list[str]] = []
-            try:
-                self._run(protocol.call(self._host.work_dir, verb, *args), out, lines.append, seconds)
-            except HostGone:
-                raise
-            except ConnectionLost as error:
-                lost = error
-                continue
-            self._refuse(lines)
-            ended = bool(lines) and lines[-1][0] == "end"
-            if ended and (verb != "list" or out.getvalue().count(b"\n") == int(lines[-1][1])):
-                return out.getvalue(), lines
-        raise lost
 
     # --- calls whose answer is a stream -----------------------------------------------------------------
 
@@ -148,9 +136,11 @@ class Engine:
                 if lost is None:
                     return
                 now = time.monotonic()
+                if quiet_since is None and isinstance(lost, Unreachable):
+                    raise lost
+                if (pointless := self.pointless()) is not None:
+                    raise pointless
                 if quiet_since is None:
-                    if isinstance(lost, Unreachable):
-                        raise lost
                     self._session.warn(f"{lost.message}; connecting again")
                 if quiet_since is None or stream.position > before:
                     pause, quiet_since = PAUSE_SECONDS[0], now
@@ -167,33 +157,25 @@ class Engine:
     ) -> SkyError | None:
         """One call. What was heard is in `stream`, also when it was cut: then the answer says by what."""
         lines: list[list[str]] = []
-        base, end = stream.position, -1
+        base = stream.position
+        stream.end = -1
 
         def hear(words: list[str]) -> None:
-            nonlocal end
             lines.append(words)
-            kind, rest = words[0], words[1:]
+            kind = words[0]
             was = (stream.job_id, stream.state)
-            if kind == "job":
-                stream.job_id = rest[0]
-            elif kind == "state":
-                stream.state = JobState(rest[0])
-            elif kind == "from":
-                # Some of what follows it may have come before, on the other channel.
-                stream.position += int(rest[0]) - base
-            elif kind == "end":
-                stream.state = JobState(rest[0])
-                stream.code = int(rest[1]) if rest[1] != "-" else None
-                end = int(rest[2])
-            elif kind == "note":
-                self._note(" ".join(rest))
+            read(stream, words, base)
+            if kind == "note":
+                self._note(" ".join(words[1:]))
+            elif kind in ("gang", "ranks"):
+                self.on_ranks(stream)
             sink.heard(kind)
             if was != (stream.job_id, stream.state) and kind != "end":
                 on_state(stream)
 
         lost: SkyError | None = None
         try:
-            self._run(made, sink, hear, None)
+            self._caller.call(made, sink, hear, None)
         except (HostGone, ProgramMissing):
             raise
         except (ConnectionLost, Unreachable) as error:
@@ -202,10 +184,10 @@ class Engine:
             stream.position = base
             sink.forget()
         if lost is None:
-            self._refuse(lines)
+            self._caller.refuse(lines)
         # That the channel says all was well isn't enough, it may have kept some; that it broke afterwards is
         # no loss. A job that isn't followed has been started when its id is told.
-        stream.ended = stream.position == end
+        stream.ended = stream.position == stream.end
         if stream.ended or (mode == "detach" and stream.job_id):
             return None
         return lost or ConnectionLost(f"{self._host.name}: the answer was cut short")
@@ -218,31 +200,3 @@ class Engine:
         if text not in self._noted:
             self._noted.add(text)
             self._session.warn(f"{self._host.name}: {text}")
-
-    # --- below both -------------------------------------------------------------------------------------
-
-    def _run(self, made: Made, out: object, hear: Callable[[list[str]], None], seconds: float | None) -> None:
-        """Raises what `sky_run` raises, and `ConnectionLost` for a script that ended in an unforeseen way."""
-        command, stdin = made
-        control = protocol.Control(hear)
-        ctx = self._session.context(self._runner, seconds)
-        code = self._runner.call(
-            "sky_run", ctx=ctx, host=self._host, command=command, stdin=stdin, stdout=out, stderr=control
-        )
-        if code != 0:
-            said = control.other.decode("utf-8", "replace").strip().splitlines()
-            raise ConnectionLost(
-                f"{self._host.name}: the job script ended with {code}" + (f": {said[-1]}" if said else "")
-            )
-
-    def _refuse(self, lines: list[list[str]]) -> None:
-        for words in lines:
-            if words[0] == "missing":
-                raise ProgramMissing(
-                    words[1], remedy=f"{self._host.name} needs it to run jobs: docs/protocol.md"
-                )
-            if words[0] == "error":
-                message = " ".join(words[1:])
-                if message.startswith("no job "):
-                    raise UsageError(f"{message} on this cluster", remedy="sky queue lists its jobs")
-                raise SkyError(f"{self._host.name}: {message}")

@@ -12,13 +12,13 @@ import time
 from sky.types import Job, Place
 
 
-def of_job(job: Job, place: Place) -> dict[str, str]:
-    """Every variable of a job on the first node of `place`."""
-    ips = [host.internal_ip or "127.0.0.1" for host in place.hosts]
+def of_job(job: Job, place: Place, rank: int = 0, now: float | None = None) -> dict[str, str]:
+    """Every variable of a job on the node of that rank: the first `num_nodes` hosts of `place` run it."""
+    ips = [host.internal_ip or "127.0.0.1" for host in place.hosts[: job.num_nodes]]
     info = {"cluster_name": job.cluster_name, "cloud": job.cloud, "region": job.region, "zone": job.zone}
-    stamp = time.strftime("%Y-%m-%d-%H-%M-%S", time.gmtime())
+    stamp = time.strftime("%Y-%m-%d-%H-%M-%S", time.gmtime(now))
     return {
-        "SKYPILOT_NODE_RANK": "0",
+        "SKYPILOT_NODE_RANK": str(rank),
         "SKYPILOT_NODE_IPS": "\n".join(ips),
         "SKYPILOT_NUM_NODES": str(job.num_nodes),
         # A share of a device is one device to the program that is given it.

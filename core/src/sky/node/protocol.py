@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 from sky.types import Command, Job, JobState, JobStatus
 
 VERSION = 1
+PARTS = ("facts", "processes", "queue", "gang", "link", "drive", "verbs")
+"""The files that make up the script, in this order."""
 
 
 @functools.cache
@@ -23,7 +25,9 @@ def _scripts() -> tuple[str, bytes, str]:
 
     here = Path(__file__).parent
     boot = _bare(here.joinpath("boot.sh").read_text(encoding="ascii"))
-    node = _bare(here.joinpath("node.sh").read_text(encoding="ascii")).encode("ascii")
+    node = "".join(_bare(here.joinpath(f"{part}.sh").read_text(encoding="ascii")) for part in PARTS).encode(
+        "ascii"
+    )
     return boot, node, hashlib.sha256(node).hexdigest()[:16]
 
 
@@ -40,8 +44,13 @@ def call(work_dir: str, verb: str, *args: str, payload: bytes = b"") -> tuple[Co
     return Command(argv=argv, stdin_mode="open"), io.BytesIO(node + payload)
 
 
-def submit(work_dir: str, job: Job, env: Mapping[str, str], follow: bool) -> tuple[Command, io.BytesIO]:
-    """Submit `job`; a repeat with the same token is the same job. No value of it is in an argument."""
+def submit(
+    work_dir: str, job: Job, env: Mapping[str, str], follow: bool, gang: bytes | None = None
+) -> tuple[Command, io.BytesIO]:
+    """Submit `job`; a repeat with the same token is the same job. No value of it is in an argument.
+
+    `gang` (see `gang_file`) makes it one rank of a job of several nodes.
+    """
     import math
 
     exports = env_script(env)
@@ -56,9 +65,22 @@ def submit(work_dir: str, job: Job, env: Mapping[str, str], follow: bool) -> tup
         str(len(exports)),
         "-" if setup is None else str(len(setup)),
         "-" if run is None else str(len(run)),
+        "-" if gang is None else str(len(gang)),
         "1" if follow else "0",
-        payload=exports + (setup or b"") + (run or b"") + job.token.encode() + b"\n",
+        payload=exports + (setup or b"") + (run or b"") + (gang or b"") + job.token.encode() + b"\n",
     )
+
+
+def gang_file(rank: int, secret: str, names: Sequence[str], address: str = "-", port: str = "-") -> bytes:
+    """What one rank knows of the others: how to prove itself, where rank 0 waits for it, and all names.
+
+    Names are for messages, and cut down to what is harmless in a shell's word.
+    """
+    plain = [
+        "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)[:60]
+        for name in names
+    ]
+    return "\n".join([f"{rank} {len(names)} {secret}", f"{address} {port}", *plain, ""]).encode("ascii")
 
 
 def script_bytes(text: str) -> bytes:
@@ -114,7 +136,9 @@ def parse_list(output: bytes) -> list[tuple[JobStatus, str]]:
     """The answer to `list`: each job, and its directory on the node."""
     found = []
     for line in output.decode("utf-8", "replace").splitlines():
-        number, state, code, submitted, started, ended, devices, name, directory = line.split("\t", 8)
+        number, state, code, submitted, started, ended, devices, name, nodes, reason, directory = line.split(
+            "\t", 10
+        )
         status = JobStatus(
             id=number,
             name=decode_name(name),
@@ -123,6 +147,8 @@ def parse_list(output: bytes) -> list[tuple[JobStatus, str]]:
             submitted_at=_time(submitted),
             started_at=_time(started),
             ended_at=_time(ended),
+            reason=reason,
+            num_nodes=int(nodes),
             accelerators="" if devices == "-" else devices,
         )
         found.append((status, directory))

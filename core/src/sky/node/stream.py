@@ -22,9 +22,39 @@ class Stream:
     ended: bool = False
     """All of the log that was asked for has come; never so for a job that was only submitted. When the job was
     followed, `state` and `code` are final."""
+    reason: str = ""
+    """Why it ended as it did, where more is known than the code."""
+    end: int = -1
+    """Where the node said that the log ends; negative until it did."""
+    ports: tuple[str, ...] = ()
+    """Where rank 0 waits for each of the others: said when a job of several nodes is submitted."""
+    ranks: int = 1
+    token: str = ""
+    """With it the other ranks know the job: said with its log when it has several."""
 
 
 OnState = Callable[[Stream], None]
+
+
+def read(stream: Stream, words: list[str], base: int) -> None:
+    """Take in one control line; the call began at byte `base` of the log."""
+    kind, rest = words[0], words[1:]
+    if kind == "job":
+        stream.job_id = rest[0]
+    elif kind == "state":
+        stream.state = JobState(rest[0])
+    elif kind == "gang":
+        stream.ports = tuple(rest)
+    elif kind == "ranks":
+        stream.ranks, stream.token = int(rest[0]), rest[1].partition(".")[0]
+    elif kind == "from":
+        # Some of what follows it may have come before, on the other channel.
+        stream.position += int(rest[0]) - base
+    elif kind == "end":
+        stream.state = JobState(rest[0])
+        stream.code = int(rest[1]) if rest[1] != "-" else None
+        stream.end = int(rest[2])
+        stream.reason = " ".join(rest[3:])
 
 
 class Sink:
