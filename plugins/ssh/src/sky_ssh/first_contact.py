@@ -10,18 +10,16 @@ import logging
 import shlex
 import socket
 import subprocess
+import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sky.api import Context, CredentialsError, SkyError, TimedOut, Unreachable
 from sky_ssh import connection, failures, lease, options
 from sky_ssh.address import Target
 from sky_ssh.lease import Seen
 from sky_ssh.pools import Machine
-
-if TYPE_CHECKING:
-    import paramiko
 
 __all__ = ["Seen", "look"]
 
@@ -58,7 +56,7 @@ def look(ctx: Context, machine: Machine) -> Seen:
             "look_for_keys": False,
             "banner_timeout": _left(ctx),
             "auth_timeout": _left(ctx),
-            **({"sock": way.proxy} if way.proxy else {}),
+            **({"sock": way.proxy.socket} if way.proxy else {}),
         },
     )
     try:
@@ -134,9 +132,7 @@ class _Way:
             said.setdefault(key, []).append(value)
         return said
 
-    def _proxy(self, said: dict[str, list[str]], config: list[str]) -> paramiko.ProxyCommand | None:
-        import paramiko
-
+    def _proxy(self, said: dict[str, list[str]], config: list[str]) -> _Proxy | None:
         command, jump = said.get("proxycommand"), said.get("proxyjump")
         if command and command[0] != "none":
             line = command[0]
@@ -147,8 +143,7 @@ class _Way:
         else:
             return None
         tokens = {"%%": "%", "%h": self.hostname, "%p": str(self.port), "%r": self.user}
-        parts = [tokens.get(part, part) for part in _tokens(line)]
-        return paramiko.ProxyCommand(shlex.join(["sh", "-c", f"exec {''.join(parts)}"]))
+        return _Proxy("".join(tokens.get(part, part) for part in _tokens(line)))
 
     def trust(self, client: Any) -> None:
         """Only keys that are in the files: fabric would take any."""
@@ -162,6 +157,41 @@ class _Way:
             for kind, key in (found or {}).items():
                 name = self.hostname if self.port == 22 else f"[{self.hostname}]:{self.port}"
                 client.get_host_keys().add(name, kind, key)
+
+
+class _Proxy:
+    """A program that leads to the host, on a socket: unlike paramiko's own, its end is seen at once."""
+
+    def __init__(self, line: str) -> None:
+        self.socket, theirs = socket.socketpair()
+        with theirs:
+            end = theirs.fileno()
+            self._process = subprocess.Popen(
+                ["sh", "-c", f"exec {line}"], stdin=end, stdout=end, stderr=subprocess.PIPE
+            )
+        self._said = b""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        with self._process.stderr as stderr:
+            self._said = stderr.read(1 << 16)
+
+    def last_words(self) -> str:
+        """What it said before it gave up. Ends it."""
+        self.close()
+        lines = [line.strip() for line in self._said.decode("utf-8", "replace").splitlines() if line.strip()]
+        # ssh's own last line tells that the connection is closed; the one before it, why.
+        told = [line for line in lines if "UNKNOWN port 65535" not in line]
+        return told[-1] if told else ""
+
+    def close(self) -> None:
+        """End it. Idempotent."""
+        self.socket.close()
+        self._process.terminate()
+        self._process.wait()
+        self._reader.join(1)  # what it started may still hold its stderr
 
 
 def _tokens(line: str) -> list[str]:
@@ -215,22 +245,9 @@ def _explained(target: Target, way: _Way, error: Exception) -> SkyError:
             remedy="is the user right? ssh-copy-id has a key accepted",
         )
     if way.proxy is not None:
-        said = _last_words(way.proxy)
+        said = way.proxy.last_words()
         return Unreachable(f"{name}: the way to it fails: {said or error}", remedy="is the jump host right?")
     return _of_network(name, way, error)
-
-
-def _last_words(proxy: Any) -> str:
-    """What the program that should have connected us said."""
-    proxy.close()
-    try:
-        said: bytes = proxy.process.communicate(timeout=1)[1]
-    except (subprocess.TimeoutExpired, ValueError, OSError):
-        return ""
-    lines = [line for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
-    # ssh's own last line tells that the connection is closed; the one before it, why.
-    told = [line for line in lines if "UNKNOWN port 65535" not in line]
-    return told[-1].strip() if told else ""
 
 
 def _of_network(name: str, way: _Way, error: Exception) -> SkyError:

@@ -186,9 +186,9 @@ class _Attempt:
         return False
 
     def _no_room(self, found: int) -> SkyError:
-        refused = [error for error in self.failures.values() if isinstance(error, NotPermitted)]
-        if refused or (self.failures and not self.holders):
-            return (refused or list(self.failures.values()))[0]
+        errors = sorted(self.failures.values(), key=lambda error: not isinstance(error, NotPermitted))
+        if errors and (isinstance(errors[0], NotPermitted) or not self.holders):
+            return errors[0]
         told = [f"{name}: {why}" for name, why in self.holders.items()]
         told += [f"{name}: {error.message}" for name, error in self.failures.items()]
         return NoCapacity(

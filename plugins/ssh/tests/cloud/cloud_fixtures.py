@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -82,6 +83,7 @@ class Pools:
         """What a script prints as root on a host of the testbed, not by ssh."""
         done = subprocess.run(
             ["bash", str(TESTBED), "exec", host, "sh", "-c", script],
+            env={**os.environ, "SKY_TESTBED": str(self.state.parent.parent)},
             capture_output=True,
             text=True,
             timeout=30,
@@ -93,7 +95,8 @@ class Pools:
         """By host, the id of the cluster that holds it, as its files say."""
         found = {}
         for host in ("h1", "h2", "h3"):
-            told = self.on(host, f"cat {self.lease_dir}/lease.* 2>/dev/null || true").split()
-            if told:
-                found[host] = told[1]
+            # A host's /tmp is a directory of the testbed's.
+            place = self.state / "hosts" / host / self.lease_dir.lstrip("/")
+            for file in place.glob("lease.*"):
+                found[host] = file.read_text().split()[1]
         return found
