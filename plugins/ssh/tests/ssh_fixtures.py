@@ -132,7 +132,8 @@ class Sshd:
     def signal(self, name: str, *, listener: bool) -> None:
         """Send a signal to the processes of its connections, and to the listener, too."""
         script = f"""
-        tree() {{ for c in $(ps -o pid= --ppid $1); do case $(ps -o args= -p $c) in sshd:*) echo $c; tree $c;; esac; done; }}
+        ours() {{ case $(ps -o args= -p $1) in sshd:*) echo $1; tree $1;; esac; }}
+        tree() {{ for c in $(ps -o pid= --ppid $1); do ours $c; done; }}
         p=$(cat {self.there}/pid); kill -{name} $(tree $p) {"$p" if listener else ""}
         """
         self._lab.on(self._name, script)

@@ -26,7 +26,12 @@ _NETWORK = (
 
 
 def check_files(target: Target) -> None:
-    """What ssh would pass over in silence: raises `CredentialsError` for a key that isn't there or is open."""
+    """What ssh would pass over in silence: a key that isn't there or is open, a file it can't make.
+
+    Raises `CredentialsError`.
+    """
+    if target.host_keys == "first-use" and target.known_hosts:
+        Path(target.known_hosts).expanduser().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not target.key:
         return
     key = Path(target.key).expanduser()
