@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -90,6 +91,8 @@ class FakeHost:
     before_run: Callable[[Command], None] | None = None
     on_bytes: Callable[[str, int], None] | None = None
     commands: list[Command] = field(default_factory=list)
+    moved: Counter[str] = field(default_factory=Counter)
+    """Bytes by direction, `in` and `out`, of all runs."""
 
     def run(
         self,
@@ -118,7 +121,6 @@ class FakeHost:
         )
         failures: list[BaseException] = []
         lost = threading.Event()
-        moved = {"in": 0, "out": 0}
 
         def end() -> None:
             try:
@@ -127,10 +129,10 @@ class FakeHost:
                 pass
 
         def count(way: str, size: int) -> bool:
-            moved[way] += size
+            self.moved[way] += size
             if self.on_bytes:
-                self.on_bytes(way, moved[way])
-            if self.cut_after and self.cut_after[0] == way and moved[way] >= self.cut_after[1]:
+                self.on_bytes(way, self.moved[way])
+            if self.cut_after and self.cut_after[0] == way and self.moved[way] >= self.cut_after[1]:
                 lost.set()
                 end()
             return lost.is_set()

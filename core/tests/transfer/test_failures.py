@@ -26,7 +26,9 @@ FLOW = {"up": "in", "down": "out"}
 
 
 def names_in(directory: Path) -> list[str]:
-    return sorted(os.listdir(directory))
+    """But for what is kept for the next try."""
+    names = sorted(os.listdir(directory))
+    return [name for name in names if not (name.startswith(".sky-part.") and name.endswith(".kept"))]
 
 
 @both_ways
@@ -45,6 +47,35 @@ def test_a_cut_leaves_the_old_content_and_no_junk(world: Any, tree: Any, directi
     world.host.cut_after = None
     world.move(direction, a / "src", b / "dst")
     assert tree(b / "dst") == tree(a / "src")
+    assert os.listdir(b) == ["dst"]
+
+
+@both_ways
+@pytest.mark.parametrize("kind", ["f", "d"])
+def test_what_came_before_a_cut_is_not_sent_again(world: Any, tree: Any, direction: str, kind: str) -> None:
+    """Many files on every way; one large file by rsync."""
+    a, b = world.ends(direction)
+    (a / "src").mkdir()
+    size = 100 * MB
+    if kind == "f":
+        with open(a / "src" / "big", "wb") as file:
+            for number in range(100):
+                file.write(b"%9d" % number + os.urandom(MB // 2 - 9) + bytes(MB // 2))
+    else:
+        for number in range(200):
+            (a / "src" / str(number)).write_bytes(os.urandom(MB // 2))
+    world.host.cut_after = (FLOW[direction], size * 3 // 4)
+    with pytest.raises(ConnectionLost):
+        world.move(direction, a / "src", b / "dst")
+    assert names_in(b / "dst") != ["big"]
+    world.host.cut_after = None
+    assert world.host.moved[FLOW[direction]] >= size * 3 // 4
+    world.host.moved.clear()
+    world.move(direction, a / "src", b / "dst", delete=True)
+    assert tree(b / "dst") == tree(a / "src")
+    assert os.listdir(b) == ["dst"]
+    if kind == "d" or world.method == "rsync":
+        assert world.host.moved[FLOW[direction]] < size / 2
 
 
 @both_ways
@@ -175,7 +206,7 @@ def test_a_full_disk(world: Any, direction: str) -> None:
         with pytest.raises(TransferFailed, match=r"large|o space left"):
             world.move(direction, a / "src", b / "disk")
         assert (b / "disk" / "large").read_bytes() == b"old"
-        assert names_in(b / "disk") == ["large"]
+        assert os.listdir(b / "disk") == ["large"]
     finally:
         subprocess.run(["umount", b / "disk"], check=True)
 
@@ -211,6 +242,72 @@ def test_as_a_user_who_may_not_do_everything(world_by: Any, tree: Any, name: str
             world.move("down", "~/dst", world.local / "back")
     finally:
         shutil.rmtree(base)
+
+
+@as_root
+@pytest.mark.parametrize("name", ["tar-gnu", "tar-busybox", "sh-gnu"])
+def test_more_than_one_batch_into_locked_directories(world_by: Any, tree: Any, name: str) -> None:
+    base = _directory(Path(tempfile.gettempdir()), "batches")
+    try:
+        world = world_by(name, base)
+        world.host.user = 65534
+        os.chown(world.host.home, 65534, 65534)
+        source = world.local / "src"
+        for number in range(4):
+            for path in (f"{number}", f"locked/{number}", f"locked/deep/{number}"):
+                (source / path).parent.mkdir(parents=True, exist_ok=True)
+                with open(source / path, "wb") as file:
+                    file.truncate(12 * MB)
+        (source / "locked" / "link").symlink_to("deep")
+        for path, mode in (("locked/deep", 0o500), ("locked", 0o555)):
+            (source / path).chmod(mode)
+        for size in (12, 13):
+            for path in ("1", "locked/deep/2", "locked/3"):
+                os.truncate(source / path, size * MB)
+            assert world.move("up", source, "~/dst").files_sent == (12 if size == 12 else 3)
+            assert tree(world.host.home / "dst") == tree(source)
+        (source / "locked" / "deep" / "0").unlink()
+        os.truncate(source / "locked" / "0", 100 * MB)
+        world.move("up", source, "~/dst", delete=True)
+        assert tree(world.host.home / "dst") == tree(source)
+    finally:
+        shutil.rmtree(base)
+
+
+@both_ways
+def test_a_file_that_is_written_all_the_time_fails_nothing(world: Any, tree: Any, direction: str) -> None:
+    """Its last content comes with the next transfer."""
+    a, b = world.ends(direction)
+    (a / "src").mkdir()
+    for name in ("a", "grows", "rewritten", "z"):
+        (a / "src" / name).write_bytes(os.urandom(4 * MB))
+
+    def write(way: str, size: int) -> None:
+        if way == FLOW[direction]:
+            with open(a / "src" / "grows", "ab") as file:
+                file.write(b"more")
+            with open(a / "src" / "rewritten", "r+b") as file:
+                file.write(os.urandom(4 * MB))
+
+    world.host.on_bytes = write
+    world.move(direction, a / "src", b / "dst")
+    assert {"a", "z"} <= set(names_in(b / "dst"))
+    world.host.on_bytes = None
+    for name in ("grows", "rewritten"):
+        os.utime(a / "src" / name, (1, 1))
+    world.move(direction, a / "src", b / "dst")
+    assert tree(b / "dst") == tree(a / "src")
+
+
+def test_a_link_to_a_directory_as_the_target(world: Any, tree: Any) -> None:
+    (world.local / "src").mkdir()
+    (world.local / "src" / "file").write_bytes(b"x")
+    (world.host.home / "real").mkdir()
+    (world.host.home / "link").symlink_to("real")
+    world.move("up", world.local / "src", "~/link")
+    world.move("up", world.local / "src" / "file", "~/link/more/")
+    assert (world.host.home / "link").is_symlink()
+    assert names_in(world.host.home / "real") == ["file", "more"]
 
 
 def without(world: Any, base: Path, *programs: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from sky.errors import ProgramMissing, TransferFailed
 from sky.transfer import codes
+from sky.transfer.batches import batches
 from sky.transfer.listing import Entry, Listing, entry_of, list_local, list_remote
 from sky.transfer.pipes import CHUNK, Head, Produced, Progress, read_while_written
 from sky.transfer.plan import Plan, difference
@@ -46,9 +47,12 @@ def _up(run: Run, ctx: Context, host: Host, route: Route) -> TransferResult:
     method = "tar" if "tar" in target.programs else "sh"
     if method == "sh" and "dd" not in target.programs:
         raise ProgramMissing("dd", remedy="install rsync, tar or dd on the host")
-    if not plan.empty:
-        _send(run, ctx, host, route, plan, root, method)
-    return _result(plan, method)
+    progress = Progress(ctx, up=True)
+    done = []
+    for part in batches(plan) if not plan.empty else ():
+        _send(run, host, Source(ctx, route, part, progress), root, method)
+        done.append(part)
+    return _result(done, method)
 
 
 def _down(run: Run, ctx: Context, host: Host, route: Route) -> TransferResult:
@@ -67,9 +71,12 @@ def _down(run: Run, ctx: Context, host: Host, route: Route) -> TransferResult:
     _check_kinds(source, target, os.fsdecode(final.local))
     plan = _difference(ctx, source, target, route)
     method = "tar" if "tar" in source.programs else "sh"
-    if not plan.empty:
-        _fetch(run, ctx, host, route, plan, root, method, source.kind)
-    return _result(plan, method)
+    progress = Progress(ctx, up=False)
+    done = []
+    for part in batches(plan) if not plan.empty else ():
+        _fetch(run, ctx, host, route, part, root, method, source.kind, progress)
+        done.append(part)
+    return _result(done, method)
 
 
 def _check_complete(listing: Listing) -> None:
@@ -98,9 +105,9 @@ def _difference(ctx: Context, source: Listing, target: Listing, route: Route) ->
     return plan
 
 
-def _result(plan: Plan, method: str) -> TransferResult:
-    size = sum(plan.source[path].size for path in plan.files)
-    return TransferResult(files_sent=len(plan.files), bytes_sent=size, method=method)
+def _result(done: list[Plan], method: str) -> TransferResult:
+    sizes = [plan.source[path].size for plan in done for path in plan.files]
+    return TransferResult(files_sent=len(sizes), bytes_sent=sum(sizes), method=method)
 
 
 # --- up ----------------------------------------------------------------------------------------------
@@ -117,23 +124,23 @@ class Opened:
 class Source:
     """The files of a plan, opened one by one; those that vanish or shrink meanwhile are remembered."""
 
-    def __init__(self, ctx: Context, route: Route, plan: Plan) -> None:
-        self._ctx = ctx
-        self._route = route
+    def __init__(self, ctx: Context, route: Route, plan: Plan, progress: Progress) -> None:
+        self.ctx = ctx
+        self.route = route
         self.plan = plan
         self.vanished: list[bytes] = []
         self.torn: list[bytes] = []
-        self.progress = Progress(ctx, up=True)
+        self.progress = progress
 
     def open(self, path: bytes) -> Opened | None:
         """None if it is no more. Raises `TransferFailed`."""
         whole = self.plan.root is not None
-        name = os.path.join(self._route.local, path) if whole else os.path.realpath(self._route.local)
+        name = os.path.join(self.route.local, path) if whole else os.path.realpath(self.route.local)
         try:
             fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             self.vanished.append(path)
-            self._ctx.emit(Event(kind="warning", message=f"{os.fsdecode(name)} vanished before it was sent"))
+            self.ctx.emit(Event(kind="warning", message=f"{os.fsdecode(name)} vanished before it was sent"))
             return None
         except OSError as error:
             raise TransferFailed(f"{os.fsdecode(name)}: {error.strerror}") from error
@@ -165,15 +172,15 @@ class Source:
             self.torn.append(path)
 
 
-def _send(run: Run, ctx: Context, host: Host, route: Route, plan: Plan, root: str, method: str) -> None:
+def _send(run: Run, host: Host, source: Source, root: str, method: str) -> None:
+    ctx, route = source.ctx, source.route
     staging = route.staging_name()
-    source = Source(ctx, route, plan)
     if method == "tar":
         from sky.transfer.tar import produce
     else:
         from sky.transfer.shell import produce
     stdin = Produced(produce(source, f"./{staging}".encode()))
-    entry = plan.root
+    entry = source.plan.root
     attributes = (f"{entry.mode:05o}", str(entry.mtime)) if entry else ("", "")
     script = Path(__file__).with_name("scripts").joinpath("receive.sh").read_text()
     argv = ("sh", "-c", script, "sky", method, root, staging, route.stale_prefix, *attributes)
@@ -186,18 +193,24 @@ def _send(run: Run, ctx: Context, host: Host, route: Route, plan: Plan, root: st
         if code == codes.CUT and not reason:
             reason = "the stream was cut"
         raise TransferFailed(f"{root}: {reason or f'exit code {code} on the host'}")
-    if source.torn:
-        raise TransferFailed(
-            f"{os.fsdecode(source.torn[0])}: it changed while it was sent, and was left out",
-            remedy="transfer again when nothing writes to it",
-        )
+    for path in source.torn:
+        message = f"{os.fsdecode(path)} changed while it was sent, and was left out"
+        ctx.emit(Event(kind="warning", message=message))
 
 
 # --- down --------------------------------------------------------------------------------------------
 
 
 def _fetch(
-    run: Run, ctx: Context, host: Host, route: Route, plan: Plan, root: bytes, method: str, kind: str
+    run: Run,
+    ctx: Context,
+    host: Host,
+    route: Route,
+    plan: Plan,
+    root: bytes,
+    method: str,
+    kind: str,
+    progress: Progress,
 ) -> None:
     if method == "tar":
         from sky.transfer.tar import REMOTE, consume, judge, request
@@ -209,7 +222,6 @@ def _fetch(
     else:
         directory = route.remote.rpartition("/")[0] or "/"
         names = {os.fsencode(route.name): path for path in plan.files}
-    progress = Progress(ctx, up=False)
     with Staging(route, plan, root, progress) as staging:
         if names:
             stdin, errors = Produced(iter([request(names)])), Head()

@@ -43,6 +43,11 @@ class Route:
         )
         return STAGING_PREFIX + hashlib.sha256(os.fsencode(identity)).hexdigest()[:12]
 
+    @property
+    def kept_name(self) -> str:
+        """Of the directory where rsync keeps what came of a file until a repeat takes it up."""
+        return f"{self.stale_prefix}.kept"
+
     def staging_name(self) -> str:
         return f"{self.stale_prefix}.{os.urandom(4).hex()}"
 

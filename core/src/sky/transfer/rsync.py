@@ -7,7 +7,7 @@ in the same round trip, what a source on the host is.
 """
 
 # Paths are bytes here, for a name need not be text; pathlib has none.
-# ruff: noqa: PTH103, PTH112, PTH118, PTH120
+# ruff: noqa: PTH103, PTH112, PTH116, PTH118, PTH120
 from __future__ import annotations
 
 import os
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
 OPTIONS = ("-rlpt", "--no-s", "--no-h", "--stats", "--blocking-io", "--from0", "--exclude-from=-")
 """Blocking, for else the helper's `cat` would write to a socket that refuses. Excludes come by stdin. Never
-`--inplace`: rsync renames a whole temporary file."""
-USAGE, PROTOCOL = 1, 2
-"""What rsync ends with when it doesn't know an option of ours, or the two sides can't talk."""
+`--inplace`: rsync renames a whole temporary file. What came of a file when the connection is lost goes to a
+directory of ours inside the target, where the next try finds it."""
+USAGE, PROTOCOL, NO_ROOM = 1, 2, 11
+"""What rsync ends with when it doesn't know an option of ours, the two sides can't talk, a disk is full."""
 
 
 class RsyncMissing(Exception):
@@ -50,8 +51,11 @@ def transfer_by_rsync(run: Run, ctx: Context, host: Host, route: Route) -> Trans
     wrapper = Path(__file__).with_name("scripts").joinpath(script).read_text()
     paths, facts = _up(route) if route.up else _down(route)
     delete = ("--delete",) if route.delete else ()
-    excludes = b"".join(b"/" + _literal(path) + b"\0" for path in route.excludes)
-    with LocalRsync((*OPTIONS, *delete), paths, excludes) as rsync:
+    kept = os.fsencode(route.kept_name)
+    excludes = b"".join(b"/" + _literal(path) + b"\0" for path in (*route.excludes, kept))
+    kept_here = _kept_here(route)
+    keep = () if route.up else (b"--partial-dir=" + kept_here,)
+    with LocalRsync((*OPTIONS, *delete, *keep), paths, excludes) as rsync:
         argv = rsync.remote_argv(ctx)
         if argv is None:
             raise _not_started(rsync)
@@ -66,7 +70,36 @@ def transfer_by_rsync(run: Run, ctx: Context, host: Host, route: Route) -> Trans
         except LocalRsyncEnded:
             pass
         rsync.finish(ctx)
+        if NO_ROOM in (code, rsync.code) and route.up:
+            # Where a disk is full, a part of a file is no help.
+            command = Command(argv=("rm", "-rf", _kept_there(route)))
+            run(ctx, host, command, None, Head().as_file(), Head().as_file())
+        if NO_ROOM in (code, rsync.code) or code in (0, VANISHED):
+            _forget_kept(route, kept_here)
         return _conclude(ctx, route, code, rsync, remote_errors.lines)
+
+
+def _kept_there(route: Route) -> str:
+    directory = route.remote if os.path.isdir(route.local) else route.file_target()[0]
+    return f"{directory.rstrip('/')}/{route.kept_name}"
+
+
+def _kept_here(route: Route) -> bytes:
+    """Inside the target or beside it: what comes may be a file or a directory, but the next try must find it."""
+    places = [
+        os.path.join(at, os.fsencode(route.kept_name)) for at in (route.local, os.path.dirname(route.local))
+    ]
+    first = places[0] if route.inside or os.path.isdir(route.local) else places[1]
+    return next((place for place in places if os.path.isdir(place)), first)
+
+
+def _forget_kept(route: Route, kept: bytes) -> None:
+    """Remove here what was taken up, and leave no trace in the time of the directory around it."""
+    if not route.up and os.path.isdir(kept):
+        around = os.path.dirname(kept)
+        times = os.stat(around)
+        shutil.rmtree(kept, ignore_errors=True)
+        os.utime(around, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 def _receiving(route: Route, progress: Progress) -> Callable[[int], None]:
@@ -92,10 +125,13 @@ def _not_started(rsync: LocalRsync) -> Exception:
 def _up(route: Route) -> tuple[list[bytes], list[str]]:
     """The paths for the local rsync, and what the wrapper is told."""
     if os.path.isdir(route.local):
-        return [route.local.rstrip(b"/") + b"/", b"sky:SKY"], ["d", route.remote]
+        mtime = str(int(os.stat(route.local).st_mtime))
+        facts = ["d", route.remote, route.kept_name, mtime]
+        return [route.local.rstrip(b"/") + b"/", b"sky:SKY"], facts
     directory, name = route.file_target()
     # A link given as the source means the file behind it.
-    return [os.path.realpath(route.local), b"sky:SKY"], ["f", f"{directory.rstrip('/')}/{name}"]
+    facts = ["f", f"{directory.rstrip('/')}/{name}", route.kept_name, ""]
+    return [os.path.realpath(route.local), b"sky:SKY"], facts
 
 
 def _down(route: Route) -> tuple[list[bytes], list[str]]:

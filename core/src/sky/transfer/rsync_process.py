@@ -41,7 +41,7 @@ class LocalRsyncEnded(Exception):
 class LocalRsync:
     """The process and its helpers, one process group, and the pipes to them. Nothing outlives the `with`."""
 
-    def __init__(self, options: Sequence[str], paths: Sequence[bytes], excludes: bytes) -> None:
+    def __init__(self, options: Sequence[str | bytes], paths: Sequence[bytes], excludes: bytes) -> None:
         self._options = options
         self._paths = paths
         self._excludes = excludes
