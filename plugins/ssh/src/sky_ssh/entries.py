@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import subprocess
@@ -47,12 +46,7 @@ def document(config: Mapping[str, Any], place: Place, named: Mapping[str, Host])
 
     Raises `SkyError` when ssh can't read the config, and `UsageError` for an address that isn't of this runner.
     """
-    told = {
-        "id": place.allocation.id,
-        "name": place.allocation.cluster_name,
-        "hosts": [{"name": host.name, "address": dict(host.address)} for host in place.hosts],
-    }
-    lines = ["# Written by Sky; `sky down` takes it away.", published.MARK + json.dumps(told)]
+    lines = ["# Written by Sky; `sky down` takes it away.", published.line(place)]
     for name, host in named.items():
         lines += ["", f"Host {name}", *(f"  {line}" for line in entry(config, Target.of(host)))]
     return "\n".join(lines) + "\n"

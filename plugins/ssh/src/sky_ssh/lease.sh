@@ -21,8 +21,16 @@ fail() { say error "$1"; say end .; exit 0; }
 holder= holds=
 read_lease() { # who holds the host, and whether that is this account
     holder= holds= sky_workdir= document=
-    [ -e "$lease" ] || [ -L "$lease" ] || return 0
-    [ -f "$lease" ] && [ ! -L "$lease" ] || fail "$lease is in the way: not a lease"
+    for kind in h d p S b c; do # each of them is a fact even if it is gone a moment later
+        [ ! -$kind "$lease" ] || fail "$lease is in the way: not a lease"
+    done
+    # At once, as it may be given back meanwhile; again, as it may be taken meanwhile.
+    tried=
+    until content=$(cat "$lease" 2>/dev/null); do
+        [ -e "$lease" ] || return 0
+        tried=x$tried
+        [ "$tried" != xxxxx ] || break
+    done
     holder=?
     while read -r key value; do
         case $key in
@@ -30,7 +38,9 @@ read_lease() { # who holds the host, and whether that is this account
             sky_workdir) sky_workdir=$value ;;
             document) document=$value ;;
         esac
-    done <"$lease"
+    done <<END
+$content
+END
     # In a directory that all may write to, anyone could make a lease that says it is ours.
     if [ "$holder" = "$id" ] && [ -O "$lease" ]; then holds=1; fi
 }

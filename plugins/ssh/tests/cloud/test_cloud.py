@@ -23,6 +23,7 @@ from sky.api import (
     LaunchSpec,
     NoCapacity,
     NotYet,
+    Place,
     Request,
     SkyError,
     Unreachable,
@@ -276,20 +277,22 @@ def test_clusters_are_found_by_their_tags_and_silent_hosts_are_named(
 
 
 def test_a_published_cluster_is_found_without_its_pool(pools: Pools, home: Path) -> None:
-    pools.add("moment", THREE[:1], lease_dir=None)
-    spec = pools.spec("moment")
+    from sky_ssh import names, published
+
+    spec = pools.spec()
     allocation = pools.lease(spec)
-    (node,) = lease.unpack(allocation.spec["hosts"])
-    (home / ".ssh" / "sky").mkdir()
-    told = {"id": spec.cluster_id, "hosts": [{"name": node.name, "address": dict(node.address)}]}
-    (home / ".ssh" / "sky" / "x.conf").write_text(f"# sky: {json.dumps(told)}\nHost x\n")
-    (home / ".ssh" / "sky" / "bad.conf").write_text("# sky: {\n")
-    pools.file.write_text("")
+    hosts = tuple(cloud.cluster_hosts(pools.make_context(), allocation))
+    names.publish(pools.make_context(), Place(allocation=allocation, hosts=hosts))
+    (home / ".ssh" / "sky" / "bad.conf").write_text(f"{published.MARK}{{\n")
+    other = dataclasses.replace(allocation, id="other", cloud="another")
+    names.publish(pools.make_context(), Place(allocation=other, hosts=hosts))
+    pools.file.unlink()
+
     events: list[Event] = []
-    tags = {"sky-cluster-id": spec.cluster_id}
-    (found,) = cloud.list_clusters(pools.make_context(events=events), tags)
-    assert found.id == spec.cluster_id
+    (found,) = cloud.list_clusters(pools.make_context(events=events), {"sky-cluster-id": spec.cluster_id})
+    assert found == allocation
     assert [event.kind for event in events] == ["warning"] and "bad.conf" in events[0].message
+    assert [node.name for node in published.nodes(pools.make_context())] == [THREE[0]], "not another cloud's"
 
 
 # --- several accounts --------------------------------------------------------------------------------
