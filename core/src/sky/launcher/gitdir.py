@@ -214,6 +214,9 @@ def _is_commit(ref: str) -> bool:
 
 
 def _git_files(tree: Path) -> Iterator[str]:
+    if not (tree / ".gitmodules").is_file():
+        yield ".git"
+        return
     for directory, names, files in os.walk(tree):
         if ".git" in files or ".git" in names:
             yield os.path.relpath(Path(directory, ".git"), tree)

@@ -31,8 +31,11 @@ OPTIONS = ("-rlpt", "--no-s", "--no-h", "--stats", "--blocking-io", "--from0", "
 """Blocking, for else the helper's `cat` would write to a socket that refuses. Excludes come by stdin. Never
 `--inplace`: rsync renames a whole temporary file. What came of a file when the connection is lost goes to a
 directory of ours inside the target, where the next try finds it."""
-USAGE, PROTOCOL, NO_ROOM = 1, 2, 11
-"""What rsync ends with when it doesn't know an option of ours, the two sides can't talk, a disk is full."""
+USAGE, PROTOCOL, NO_ROOM, NOT_ALL = 1, 2, 11, 23
+"""What rsync ends with when it doesn't know an option of ours, the two sides can't talk, a disk is full, or some
+files could not be sent."""
+_CHANGED = re.compile(r'read errors mapping "(.*)": No data available|: (.*) failed verification -- update ')
+"""What it says of a file that became shorter, or other, while it was read: the target keeps the old one."""
 
 
 class RsyncMissing(Exception):
@@ -74,7 +77,7 @@ def transfer_by_rsync(run: Run, ctx: Context, host: Host, route: Route) -> Trans
             # Where a disk is full, a part of a file is no help.
             command = Command(argv=("rm", "-rf", _kept_there(route)))
             run(ctx, host, command, None, Head().as_file(), Head().as_file())
-        if NO_ROOM in (code, rsync.code) or code in (0, VANISHED):
+        if code in (0, VANISHED, NO_ROOM) or rsync.code == NO_ROOM:
             _forget_kept(route, kept_here)
         return _conclude(ctx, route, code, rsync, remote_errors.lines)
 
@@ -157,7 +160,12 @@ def _conclude(ctx: Context, route: Route, code: int, rsync: LocalRsync, remote: 
     for line in said:
         if line.startswith("skipping non-regular file "):
             ctx.emit(Event(kind="warning", message=f"skipped {line[26:]}: neither file, directory nor link"))
-    if code not in (0, VANISHED) or rsync.code not in (0, VANISHED):
+    changed = _changed(code, rsync.code, [*local, *remote])
+    for name in changed:
+        ctx.emit(
+            Event(kind="warning", message=f"{_unescape(name)} changed while it was sent, and was left out")
+        )
+    if not changed and (code not in (0, VANISHED) or rsync.code not in (0, VANISHED)):
         raise TransferFailed(
             _reason(local, remote) or f"rsync ended with {rsync.code}, on the host with {code}"
         )
@@ -169,6 +177,15 @@ def _conclude(ctx: Context, route: Route, code: int, rsync: LocalRsync, remote: 
         bytes_sent=_figure(said, r"Total transferred file size: ([\d,]+)"),
         method="rsync",
     )
+
+
+def _changed(code: int, local_code: int, lines: list[str]) -> list[str]:
+    """The files that changed meanwhile, if that is all that went wrong."""
+    if NOT_ALL not in (code, local_code) or not {code, local_code} <= {0, VANISHED, NOT_ALL}:
+        return []
+    lines = [line for line in lines if "rsync error: " not in line and "file has vanished: " not in line]
+    found = [_CHANGED.search(line) for line in lines]
+    return list(dict.fromkeys(match[1] or match[2] for match in found if match)) if all(found) else []
 
 
 def _reason(local: list[str], remote: list[str]) -> str:
