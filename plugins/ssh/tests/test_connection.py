@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import random
 import re
 import subprocess
 import threading
@@ -101,6 +102,17 @@ def test_a_master_that_died_is_replaced_without_a_word(lab: Lab, make_context: M
         os.kill(master_pid(ours), 9)
         ran = Ran(make_context(), server.host(), "echo", "again")
         assert (ran.out, ran.err) == (b"again\n", b"")
+
+
+def test_stdin_is_whole_when_a_dead_connection_is_replaced(lab: Lab, make_context: MakeContext) -> None:
+    """What was read for the attempt that nobody took is given to the next."""
+    data = random.Random(3).randbytes(3_000_000)
+    with lab.sshd() as server:
+        before = set(sockets())
+        assert Ran(make_context(), server.host(), "true").code == 0
+        (ours,) = set(sockets()) - before
+        os.kill(master_pid(ours), 9)
+        assert Ran(make_context(), server.host(), "cat", stdin=data).out == data
 
 
 @pytest.mark.parametrize("silence", ["the host hangs", "the network is cut"])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
-from ssh_fixtures import RUNNER, Lab, MakeContext, alias
+from ssh_fixtures import RUNNER, Lab, MakeContext, alias, eventually
 
 from sky.api import Allocation, Event, Host, Place
 
@@ -187,6 +191,23 @@ def test_processes_at_once_lose_nothing(ssh_config: Lab) -> None:
     assert ssh_config.config.read_bytes() == f"Include {ssh_config.home}/.ssh/sky/*.conf\n".encode() + own
     assert [path.name for path in (ssh_config.home / ".ssh" / "sky").iterdir()] == ["many-5.conf"]
     assert ssh(ssh_config, "many5", "hostname") == "h1"
+
+
+def test_publishing_waits_for_another_that_is_at_it(ssh_config: Lab, make_context: MakeContext) -> None:
+    directory = ssh_config.config.parent
+    own = ssh_config.config.read_bytes()
+    descriptor = os.open(directory, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    thread = threading.Thread(target=RUNNER.sky_publish_hosts, args=(make_context(), place(alias("h1"))))
+    thread.start()
+    waiting = re.compile(rf"-> FLOCK .*:{directory.stat().st_ino} ")
+    try:
+        eventually(lambda: waiting.search(Path("/proc/locks").read_text()))
+        assert ssh_config.config.read_bytes() == own
+    finally:
+        os.close(descriptor)
+        thread.join()
+    assert ssh(ssh_config, "dev", "hostname") == "h1"
 
 
 # --- names -------------------------------------------------------------------------------------------
