@@ -29,13 +29,14 @@ def check_credentials(ctx: Context) -> CredentialStatus:
             reason=f"there are no pools: {pools_file(ctx)} has none",
             remedy="write one, or launch on hosts of your ssh config: --infra ssh/HOST[,HOST…]",
         )
-    machines = [(pool, machine) for pool in pools for machine in pool.machines]
-    answers = parallel.each(ctx, machines, lambda inner, m: first_contact.look(inner, m[1]), _SECONDS)
+    machines = [machine for pool in pools for machine in pool.machines]
+    answers = iter(parallel.each(ctx, machines, first_contact.look, _SECONDS))
     lines, usable = [], 0
-    for (pool, machine), answer in zip(machines, answers, strict=True):
-        good, line = _line(machine, answer)
-        usable += good
-        lines.append(f"{pool.name}/{machine.name}: {line}")
+    for pool in pools:
+        for machine in pool.machines:
+            good, line = _line(machine, next(answers))
+            usable += good
+            lines.append(f"{pool.name}/{machine.name}: {line}")
     details = (*_open_file(ctx, pools), *lines)
     if usable:
         return CredentialStatus(ok=True, reason=f"{usable} of {len(machines)} hosts", details=details)

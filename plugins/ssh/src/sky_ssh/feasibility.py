@@ -67,7 +67,7 @@ def answer(pool: Pool, request: Request, facts: Sequence[Facts]) -> tuple[Offer 
     rejections = _summed(pool, rejections)
     if len(fitting) < request.num_nodes:
         if fitting:
-            told = f"has {len(fitting)} free hosts that suffice, not {request.num_nodes}"
+            told = f"{len(fitting)} of its {len(facts)} hosts are free and suffice, {request.num_nodes} are needed"
             near = (f"num_nodes: {len(fitting)}",)
             rejections.insert(0, _rejection(pool.name, "num_nodes", told, near))
         return None, rejections

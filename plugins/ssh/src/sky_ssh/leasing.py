@@ -124,7 +124,10 @@ class _Attempt:
         for node, seen in zip(nodes, answers, strict=True):
             if isinstance(seen, SkyError):
                 self.failures[node.name] = seen
-            elif seen.held_by(self.spec.cluster_id) and seen.rank not in held:
+                continue
+            if seen.sudo == "accepted":
+                self.askpass.add(node.name)
+            if seen.held_by(self.spec.cluster_id) and seen.rank not in held:
                 held[seen.rank] = node
             elif seen.holder:
                 self.holders[node.name] = seen.whose
@@ -177,8 +180,6 @@ class _Attempt:
         return lease.ask(ctx, node, "take", **variables)
 
     def _sudo_works(self, node: Node, seen: Seen) -> bool:
-        if seen.sudo == "accepted":
-            self.askpass.add(node.name)
         machine = self.machines.get(node.name)
         if machine is None or not machine.sudo_required or seen.sudo in ("free", "accepted"):
             return True

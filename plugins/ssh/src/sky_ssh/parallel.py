@@ -6,11 +6,20 @@ import dataclasses
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from sky.api import Context, SkyError, TimedOut
 
-K = TypeVar("K")
+
+class Named(Protocol):
+    """A host of some kind."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+
+
+K = TypeVar("K", bound=Named)
 T = TypeVar("T")
 AT_ONCE = 32
 """Connections that are being made at the same moment; more would only wait for each other here."""
@@ -51,8 +60,8 @@ def each(
             thread.join(min(left, 0.5))
             ctx.cancel.check()
     ctx.cancel.check()
-    late = TimedOut("no answer in time")
-    return [_result(answers.get(i, late)) for i in range(len(items))]
+    late = [TimedOut(f"{item.name}: no answer in time") for item in items]
+    return [_result(answers.get(i, late[i])) for i in range(len(items))]
 
 
 def _result(answer: T | BaseException) -> T | SkyError:

@@ -328,6 +328,10 @@ def test_a_lease_that_another_account_made_in_our_name_is_not_ours(pools: Pools)
     try:
         allocation = pools.lease(spec)
         assert [node.name for node in lease.unpack(allocation.spec["hosts"])] == [THREE[1]]
+        # It says, too, that this directory came with the cluster.
+        pools.on("h1", "mkdir /home/lab2/sky_workdir; chown lab2 /home/lab2/sky_workdir")
+        cloud.terminate_instances(pools.make_context(), unconfirmed(spec))
+        pools.on("h1", "rmdir /home/lab2/sky_workdir")
     finally:
         lease.ask(pools.make_context(), forged, "give", id=spec.cluster_id)
 
