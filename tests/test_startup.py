@@ -154,7 +154,7 @@ MAY = {
     "complete": BASE | LIBRARY | CLICK_COMPLETION | {"sky.cli.manage"},
     "status": BASE | LIBRARY | {"sky.cli.show", "sky.client.clusters"},
     "exec-local": EXEC
-    | {"sky.local", "sky.local.plugin", "sky.local.processes", "sky.local.runner"}
+    | {"sky.local", "sky.local.plugin", "sky.local.processes", "sky.local.runner", "sky.process"}
     | {"selectors", "subprocess"},
     "exec-kubernetes": EXEC | CHANNEL | KUBERNETES,
 }
