@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -28,7 +29,9 @@ FLOW = {"up": "in", "down": "out"}
 def names_in(directory: Path) -> list[str]:
     """But for what is kept for the next try."""
     names = sorted(os.listdir(directory))
-    return [name for name in names if not (name.startswith(".sky-part.") and name.endswith(".kept"))]
+    return [
+        name for name in names if not re.fullmatch(r"\.sky-part\.[0-9a-f]{12}(\.kept|-[0-9a-f]{12})", name)
+    ]
 
 
 @both_ways
@@ -53,7 +56,7 @@ def test_a_cut_leaves_the_old_content_and_no_junk(world: Any, tree: Any, directi
 @both_ways
 @pytest.mark.parametrize("kind", ["f", "d"])
 def test_what_came_before_a_cut_is_not_sent_again(world: Any, tree: Any, direction: str, kind: str) -> None:
-    """Many files on every way; one large file by rsync."""
+    """Many files on every way; one large file by rsync, or up."""
     a, b = world.ends(direction)
     (a / "src").mkdir()
     size = 100 * MB
@@ -74,8 +77,35 @@ def test_what_came_before_a_cut_is_not_sent_again(world: Any, tree: Any, directi
     world.move(direction, a / "src", b / "dst", delete=True)
     assert tree(b / "dst") == tree(a / "src")
     assert os.listdir(b) == ["dst"]
-    if kind == "d" or world.method == "rsync":
+    if kind == "d" or world.method == "rsync" or direction == "up":
         assert world.host.moved[FLOW[direction]] < size / 2
+
+
+@pytest.mark.parametrize("name", ["rsync-gnu", "tar-gnu", "sh-busybox"])
+def test_what_is_kept_of_another_content_is_not_taken_up(world_by: Any, name: str) -> None:
+    world = world_by(name)
+    for byte in (b"a", b"b"):
+        (world.local / "file").write_bytes(byte * (80 * MB))
+        os.utime(world.local / "file", (ord(byte), ord(byte)))
+        world.host.moved.clear()
+        world.host.cut_after = ("in", 40 * MB) if byte == b"a" and name != "rsync-gnu" else ("in", 1 * MB)
+        with pytest.raises(ConnectionLost):
+            world.move("up", world.local / "file", "~/file")
+    world.host.cut_after = None
+    world.move("up", world.local / "file", "~/file")
+    assert (world.host.home / "file").read_bytes() == b"b" * (80 * MB)
+    assert os.listdir(world.host.home) == ["file"]
+
+
+def test_a_large_file_that_shrinks_is_left_out(world_by: Any) -> None:
+    world = world_by("tar-gnu")
+    (world.local / "src").mkdir()
+    (world.local / "src" / "large").write_bytes(os.urandom(80 * MB))
+    (world.local / "src" / "other").write_bytes(b"x")
+    world.host.on_bytes = lambda way, size: size > 20 * MB and os.truncate(world.local / "src" / "large", 5)
+    assert world.move("up", world.local / "src", "~/dst").files_sent == 1
+    assert os.listdir(world.host.home / "dst") == ["other"]
+    assert "large changed while it was sent, and was left out" in world.warnings()
 
 
 @both_ways

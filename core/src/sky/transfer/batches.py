@@ -17,7 +17,8 @@ def batches(plan: Plan, limit_bytes: int = BATCH_BYTES) -> Iterator[Plan]:
     A plan for a target that could not be listed is not split: its repeat would send all again.
     """
     groups = list(_groups(plan, limit_bytes)) if plan.trusted else [plan.files]
-    yield replace(plan, files=groups[0])
+    if groups[0] or not replace(plan, files=[]).empty:
+        yield replace(plan, files=groups[0])
     for files in groups[1:]:
         around = {above for path in files for above in _above(path)}
         locked = {path for path in around if plan.source[path].mode & 0o700 != 0o700}
@@ -36,7 +37,7 @@ def _groups(plan: Plan, limit_bytes: int) -> Iterator[list[bytes]]:
     size = 0
     for path in plan.files:
         more = plan.source[path].size
-        if group and size + more > limit_bytes:
+        if size + more > limit_bytes:
             yield group
             group, size = [], 0
         group.append(path)

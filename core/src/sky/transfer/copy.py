@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from sky.errors import ProgramMissing, TransferFailed
 from sky.transfer import codes
 from sky.transfer.batches import batches
+from sky.transfer.large import PROGRAMS, is_large, send_large
 from sky.transfer.listing import Entry, Listing, entry_of, list_local, list_remote
 from sky.transfer.pipes import CHUNK, Head, Produced, Progress, read_while_written
 from sky.transfer.plan import Plan, difference
@@ -50,7 +51,14 @@ def _up(run: Run, ctx: Context, host: Host, route: Route) -> TransferResult:
     progress = Progress(ctx, up=True)
     done = []
     for part in batches(plan) if not plan.empty else ():
-        _send(run, host, Source(ctx, route, part, progress), root, method)
+        sending = Source(ctx, route, part, progress)
+        if is_large(part) and target.programs >= PROGRAMS:
+            send_large(run, host, sending, root)
+        else:
+            _send(run, host, sending, root, method)
+        for path in sending.torn:
+            message = f"{os.fsdecode(path)} changed while it was sent, and was left out"
+            ctx.emit(Event(kind="warning", message=message))
         done.append(part)
     return _result(done, method)
 
@@ -152,9 +160,9 @@ class Source:
             return None
         return Opened(entry, open(fd, "rb", buffering=0))
 
-    def content(self, path: bytes, opened: Opened) -> Iterator[bytes]:
-        """Exactly as many bytes as announced, whatever happens to the file."""
-        left, whole = opened.entry.size, True
+    def content(self, path: bytes, opened: Opened, start: int = 0) -> Iterator[bytes]:
+        """From `start`, exactly as many bytes as announced, whatever happens to the file."""
+        left, whole = opened.entry.size - start, True
         with opened.file as file:
             while left:
                 try:
@@ -186,16 +194,8 @@ def _send(run: Run, host: Host, source: Source, root: str, method: str) -> None:
     argv = ("sh", "-c", script, "sky", method, root, staging, route.stale_prefix, *attributes)
     output, errors = Head(), Head()
     code = run(ctx, host, Command(argv=argv), stdin.as_file(), output.as_file(), errors.as_file())
-    if code == 127:
-        raise ProgramMissing(method)
     if code != 0:
-        reason = " ".join(errors.lines[:1]).replace(f"./{staging}/", "").replace("'files/", "'")
-        if code == codes.CUT and not reason:
-            reason = "the stream was cut"
-        raise TransferFailed(f"{root}: {reason or f'exit code {code} on the host'}")
-    for path in source.torn:
-        message = f"{os.fsdecode(path)} changed while it was sent, and was left out"
-        ctx.emit(Event(kind="warning", message=message))
+        raise codes.failure(root, staging, method, code, errors.lines)
 
 
 # --- down --------------------------------------------------------------------------------------------
