@@ -219,7 +219,7 @@ def test_an_unreachable_host_is_pending_and_given_back_when_it_answers(
     assert "host key isn't known" in states[1].reason and "\n" not in states[1].reason
     for ask in (cloud.cluster_hosts, cloud.wait_instances):
         with pytest.raises(Unreachable, match=THREE[1]):
-            ask(pools.make_context(), allocation)  # type: ignore[operator]
+            ask(pools.make_context(), allocation)
 
     with pytest.raises(Unreachable) as caught:
         cloud.terminate_instances(pools.make_context(), allocation)

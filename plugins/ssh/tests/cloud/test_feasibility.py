@@ -18,9 +18,8 @@ def host(
 ) -> Any:
     kind = more.pop("kind", "NVIDIA H100 80GB HBM3")
     seen_keys = {key: more.pop(key) for key in ("holder", "document", "writable") if key in more}
-    seen = lease.Seen(
-        **{"cpus": cpus, "memory_gib": gib, "gpus": (kind,) * gpus, "writable": True, **seen_keys}
-    )
+    keys: dict[str, Any] = {"writable": True, **seen_keys}
+    seen = lease.Seen(cpus=cpus, memory_gib=gib, gpus=(kind,) * gpus, **keys)
     machine = Machine(name, {"host": name}, **more)
     return facts.Facts(machine, None, error) if error else facts.Facts(machine, seen)  # type: ignore[arg-type]
 
