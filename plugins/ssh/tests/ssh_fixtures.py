@@ -83,7 +83,7 @@ class Sshd:
     """See `Lab.sshd`."""
 
     def __init__(self, lab: Lab, name: str, address: str, options: Mapping[str, str]) -> None:
-        self._lab, self._name, self._address, self._options = lab, name, address, options
+        self._lab, self._name, self.address, self._options = lab, name, address, options
         self.shared = Path(tempfile.mkdtemp(dir=STATE / "hosts" / name / "tmp", prefix="sshd-"))
         self.shared.chmod(0o755)
         self.there = f"/tmp/{self.shared.name}"
@@ -102,7 +102,7 @@ class Sshd:
     def know(self) -> None:
         """Write the present host key to `known_hosts`."""
         kind, key = (self.shared / "host_key.pub").read_text().split()[:2]
-        self.known_hosts.write_text(f"[{self._address}]:{self.port} {kind} {key}\n")
+        self.known_hosts.write_text(f"[{self.address}]:{self.port} {kind} {key}\n")
 
     def start(self) -> None:
         settings = {
@@ -124,7 +124,7 @@ class Sshd:
     def host(self, **more: str) -> Host:
         """This server, as the account `lab`."""
         own = {"port": str(self.port), "known_hosts": str(self.known_hosts)}
-        return self._lab.plain(self._address, **{**own, **more})
+        return self._lab.plain(self.address, **{**own, **more})
 
     def log(self) -> str:
         return (self.shared / "log").read_text(errors="replace")

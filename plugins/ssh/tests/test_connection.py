@@ -6,6 +6,7 @@ import io
 import os
 import random
 import re
+import socket
 import subprocess
 import threading
 import time
@@ -203,6 +204,21 @@ def test_those_who_wait_for_a_connection_share_its_failure(lab: Lab, make_contex
         thread.join()
     assert [type(error) for error in failed] == [Unreachable] * 10
     assert time.monotonic() - started < 10, "no route is known after three seconds"
+
+
+def test_a_server_too_busy_to_greet_is_asked_again(lab: Lab, make_context: MakeContext) -> None:
+    with lab.sshd(MaxStartups="1") as server:
+        stranger = socket.create_connection((server.address, server.port), 10)
+        assert stranger.recv(64).startswith(b"SSH-2.0")
+        codes: list[int] = []
+        thread = threading.Thread(
+            target=lambda: codes.append(Ran(make_context(), server.host(), "true").code)
+        )
+        thread.start()
+        eventually(lambda: "MaxStartups" in server.log() or "drop connection" in server.log())
+        stranger.close()
+        thread.join()
+        assert codes == [0]
 
 
 # --- host keys ---------------------------------------------------------------------------------------

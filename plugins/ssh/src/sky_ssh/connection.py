@@ -12,7 +12,6 @@ import contextlib
 import fcntl
 import hashlib
 import io
-import json
 import os
 import random
 import stat
@@ -31,7 +30,7 @@ from sky.api import (
     UsageError,
     run_process,
 )
-from sky_ssh import failures, options
+from sky_ssh import options
 from sky_ssh.address import Target
 
 SPARES = 16
@@ -55,25 +54,25 @@ class Master:
         self._stem = f"{directory()}/{digest}"
         self.socket: str = f"{self._stem}-{slot}" if slot else self._stem
 
-    def inode(self) -> int:
-        """Which master listens: 0 for none. One that has died may still be there."""
+    def made(self) -> int:
+        """When the master began to listen, which tells it from others: 0 for none. It may have died since."""
         try:
-            return os.stat(self.socket).st_ino  # noqa: PTH116 - pathlib's cost shows in exec
+            return os.stat(self.socket).st_mtime_ns  # noqa: PTH116 - pathlib's cost shows in exec
         except FileNotFoundError:
             return 0
 
     def ensure(self, stale: int = 0, *, terminal: bool = False) -> int:
-        """Start it unless there is one, other than the `stale` that didn't answer; its inode. Blocks.
+        """Start it unless there is one, other than the `stale` that didn't answer; when it was `made`. Blocks.
 
         With `terminal`, ssh may ask the user for a passphrase or about a host key.
         Raises `Unreachable`, `CredentialsError`, `UsageError`, `TimedOut`, `Cancelled`.
         """
-        found = self.inode()
+        found = self.made()
         if found and found != stale:
             return found
         asked = time.monotonic()
         with self._lock() as record:
-            found = self.inode()
+            found = self.made()
             if found and found != stale:
                 return found
             _raise_shared(record, asked)
@@ -84,7 +83,7 @@ class Master:
             except (Unreachable, CredentialsError) as error:
                 _share(record, error)
                 raise
-            return self.inode()
+            return self.made()
 
     def answers(self) -> bool:
         """Whether a master listens. Blocks briefly."""
@@ -92,16 +91,18 @@ class Master:
 
     def through_hop(self) -> list[str]:
         """The options for a connection of one's own on the same way; the hop's is started. Blocks."""
+        from sky_ssh import failures
+
         failures.check_files(self._target)
         if self._hop is not None:
-            inode = self._hop.ensure()
+            made = self._hop.ensure()
             if not self._hop.answers():
-                self._hop.ensure(stale=inode)
+                self._hop.ensure(stale=made)
         return self.identity
 
     def exit(self) -> None:
         """Close it. Idempotent."""
-        if self.inode():
+        if self.made():
             with contextlib.suppress(SkyError):  # nobody listens: it's gone
                 self._control("exit")
 
@@ -135,6 +136,8 @@ class Master:
 
     def _start(self, terminal: bool) -> None:
         """Connect; again where the server was too busy to greet, or the hop's master had died."""
+        from sky_ssh import failures
+
         failures.check_files(self._target)
         for attempt in range(_DROPPED_TRIES):
             hop = self._hop.ensure(terminal=terminal) if self._hop is not None else 0
@@ -218,6 +221,8 @@ def disconnect(ctx: Context, host: Host | None) -> None:
 
 def _share(record: int, error: SkyError) -> None:
     """Tell those who wait for the lock: each would fail the same way, one after the other."""
+    import json
+
     said = {"at": time.monotonic(), "kind": error.kind, "message": error.message, "remedy": error.remedy}
     os.ftruncate(record, 0)
     os.pwrite(record, json.dumps(said).encode(), 0)
@@ -225,6 +230,8 @@ def _share(record: int, error: SkyError) -> None:
 
 def _raise_shared(record: int, since: float) -> None:
     """Raise what another failed with while we waited for it."""
+    import json
+
     try:
         said = json.loads(os.pread(record, 1 << 16, 0))
         at, kind = float(said["at"]), _SHARED[said["kind"]]

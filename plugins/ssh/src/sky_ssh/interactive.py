@@ -55,14 +55,14 @@ def shell(ctx: Context, host: Host, command: Command | None) -> int:
             return run(ctx, host, plain, sys.stdin.buffer, out, err)
     target = Target.of(host)
     master = Master(ctx, target)
-    inode = master.ensure(terminal=True)
+    made = master.ensure(terminal=True)
     if not master.answers():
-        inode = master.ensure(stale=inode, terminal=True)
+        made = master.ensure(stale=made, terminal=True)
     argv = () if command is None else command.argv
     line = wrapper.line_of(_LOGIN, argv, host.work_dir)
     session = options.terminal_arguments(master.socket)
     code = _on_terminal(ctx, target, [options.PROGRAM, *session, *master.identity, "--", target.host, line])
-    if code == 255 and not (master.inode() == inode and master.answers()):
+    if code == 255 and not (master.made() == made and master.answers()):
         raise ConnectionLost(f"the connection to {target.name} ended", retryable=True)
     return code
 

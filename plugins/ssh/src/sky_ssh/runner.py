@@ -60,7 +60,7 @@ def _run(
     slot, stale, renewed = 0, 0, False
     while True:
         master = Master(ctx, target, slot)
-        inode = master.ensure(stale)
+        made = master.ensure(stale)
         attempt = _Attempt(ctx, target, master.socket, wrapped, host.work_dir)
         try:
             code = attempt.go(command, source.reader() if source else None, stdout, stderr)
@@ -81,7 +81,7 @@ def _run(
                 f"{target.name}: the connection breaks as soon as it is made", retryable=True
             )
         else:
-            stale, renewed = inode, True
+            stale, renewed = made, True
 
 
 class _Attempt:
