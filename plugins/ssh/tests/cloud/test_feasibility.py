@@ -17,7 +17,9 @@ def host(
     name: str, cpus: float, gib: float, gpus: int = 0, error: Exception | None = None, **more: Any
 ) -> Any:
     kind = more.pop("kind", "NVIDIA H100 80GB HBM3")
-    seen_keys = {key: more.pop(key) for key in ("holder", "document", "writable") if key in more}
+    seen_keys: dict[str, Any] = {
+        key: more.pop(key) for key in ("holder", "document", "writable") if key in more
+    }
     keys: dict[str, Any] = {"writable": True, **seen_keys}
     seen = lease.Seen(cpus=cpus, memory_gib=gib, gpus=(kind,) * gpus, **keys)
     machine = Machine(name, {"host": name}, **more)
