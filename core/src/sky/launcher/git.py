@@ -17,7 +17,6 @@ _LOCAL = (
     "GIT_OBJECT_DIRECTORY",
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_COMMON_DIR",
-    "GIT_NAMESPACE",
     "GIT_PREFIX",
 )
 """What a hook that calls us has set for its own repository."""
