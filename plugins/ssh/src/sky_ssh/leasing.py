@@ -28,7 +28,8 @@ from sky_ssh.about import CLOUD
 from sky_ssh.lease import Node, Seen
 from sky_ssh.pools import Machine, load
 
-ASK_SECONDS = 20.0
+ASK_SECONDS = 10.0
+"""For one question to each host. A connection that has gone silent is noticed after 12 s: it isn't waited for."""
 _GIVE_BACK_SECONDS = 20.0
 _LOCKS = 64
 _POLL_SECONDS = 0.05

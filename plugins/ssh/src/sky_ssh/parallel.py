@@ -60,7 +60,7 @@ def each(
             thread.join(min(left, 0.5))
             ctx.cancel.check()
     ctx.cancel.check()
-    late = [TimedOut(f"{item.name}: no answer in time") for item in items]
+    late = [TimedOut(f"{item.name}: no answer within {seconds:.2g} s") for item in items]
     return [_result(answers.get(i, late[i])) for i in range(len(items))]
 
 
