@@ -170,6 +170,7 @@ def _finish(kind: str, done: Launched, form: str, times: _Times) -> int:
             job=done.job_id or None,
             state=done.state,
             exit_code=done.exit_code,
+            reason=done.reason,
             error=None,
         )
     elif done.state is None and done.job_id:
@@ -177,9 +178,15 @@ def _finish(kind: str, done: Launched, form: str, times: _Times) -> int:
     elif done.state is None:
         output.note(f"cluster {done.cluster!r} is up")
     elif done.state != "SUCCEEDED":
-        output.note(f"{output.red('job ' + done.job_id)} {done.state}, exit code {code}")
+        output.note(ending(done))
     times.report()
     return code
+
+
+def ending(done: Launched) -> str:
+    """How a job that didn't succeed ended, as a line."""
+    why = f": {done.reason}" if done.reason else ""
+    return f"{output.red('job ' + done.job_id)} {done.state}, exit code {exit_code(done)}{why}"
 
 
 def exit_code(done: Launched) -> int:

@@ -13,8 +13,9 @@ from sky.cli.options import CONFIG, OUTPUT, YES, cluster_names, session
 @click.argument("jobs", nargs=-1)
 @click.option("--follow/--no-follow", default=True, help="Go on until the job ends (the default).")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Begin with the last N lines.")
+@click.option("--rank", "-w", "--worker", type=click.IntRange(0), metavar="N", help="Only that node's log.")
 @click.option("--status", "only_status", is_flag=True, help="Print the state, and exit as the job did.")
-@click.option("-s", "--sync-down", is_flag=True, help="Copy the logs here instead: LOGS/CLUSTER/ID/run.log.")
+@click.option("-s", "--sync-down", is_flag=True, help="Copy the logs here instead: DIR/CLUSTER/ID/.")
 @click.option("--target", default="sky_logs", metavar="DIR", help="Where --sync-down puts them.")
 @OUTPUT
 @CONFIG
@@ -23,6 +24,7 @@ def logs(
     jobs: tuple[str, ...],
     follow: bool,
     tail: int | None,
+    rank: int | None,
     only_status: bool,
     sync_down: bool,
     target: str,
@@ -33,7 +35,7 @@ def logs(
     import os
 
     from sky import client
-    from sky.cli.launch import exit_code
+    from sky.cli.launch import ending, exit_code
     from sky.errors import UsageError
 
     ses = session(config, form)
@@ -55,12 +57,20 @@ def logs(
         session=ses,
         follow=follow,
         tail=-1 if tail is None else tail,
+        rank=rank,
         out=output.data_stream(),
     )
     if form == "json":
-        output.document("logs", cluster=cluster, job=done.job_id, state=done.state, exit_code=done.exit_code)
+        output.document(
+            "logs",
+            cluster=cluster,
+            job=done.job_id,
+            state=done.state,
+            exit_code=done.exit_code,
+            reason=done.reason,
+        )
     elif done.state is not None and done.state.final and done.state != "SUCCEEDED":
-        output.note(f"{output.red('job ' + done.job_id)} {done.state}, exit code {exit_code(done)}")
+        output.note(ending(done))
     return exit_code(done)
 
 

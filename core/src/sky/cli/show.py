@@ -134,8 +134,12 @@ def queue(clusters: tuple[str, ...], skip_finished: bool, form: str, config: tup
         )
     else:
         rows = [_job_row(name, job) for name, jobs in answers.items() for job in jobs]
-        head = ["CLUSTER", "ID", "NAME", "STATE", "CODE", "SUBMITTED", "RAN", "DEVICES"]
+        head = ["CLUSTER", "ID", "NAME", "STATE", "CODE", "SUBMITTED", "RAN", "NODES", "DEVICES"]
         output.line(output.table(head, rows) if rows else "no jobs")
+        for name, jobs in answers.items():
+            for job in jobs:
+                if job.reason and job.state != "SUCCEEDED":
+                    output.line(f"{name} {job.id}: {job.reason}")
     return failed.exit_code if failed else 0
 
 
@@ -152,6 +156,7 @@ def _job_row(cluster: str, job: JobStatus) -> list[str]:
         "-" if job.exit_code is None else str(job.exit_code),
         "-" if job.submitted_at is None else output.age(now - job.submitted_at) + " ago",
         ran,
+        str(job.num_nodes),
         job.accelerators or "-",
     ]
 
@@ -166,5 +171,6 @@ def _job(job: JobStatus) -> dict[str, Any]:
         "submitted_at": job.submitted_at,
         "started_at": job.started_at,
         "ended_at": job.ended_at,
+        "num_nodes": job.num_nodes,
         "devices": job.accelerators,
     }

@@ -27,6 +27,8 @@ class Launched:
     state: JobState | None = None
     exit_code: int | None = None
     """The job's own, once it has ended and was followed."""
+    reason: str = ""
+    """Why it ended so, where more is known than the code: which rank failed, or was lost."""
 
 
 def silent() -> Session:

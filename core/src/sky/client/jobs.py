@@ -13,6 +13,9 @@ from sky.state.clusters import State
 from sky.types import JobStatus
 
 if TYPE_CHECKING:
+    from sky.node.engine import Engine
+    from sky.node.gang import Gang
+    from sky.node.native import NativeEngine
     from sky.session import Session
 
 
@@ -37,10 +40,14 @@ def logs(
     session: Session | None = None,
     follow: bool = True,
     tail: int = -1,
+    rank: int | None = None,
     out: BinaryIO | None = None,
     on_state: OnState = lambda stream: None,
 ) -> Launched:
-    """Pass the log of a job (by default the newest) to `out`: all of it or the last `tail` lines."""
+    """Pass the log of a job (by default the newest) to `out`: all of it or the last `tail` lines.
+
+    Of a job on several nodes those of all ranks, each line with its rank; with `rank` that one's alone.
+    """
     from sky.launcher import jobs
 
     session = session or silent()
@@ -49,10 +56,16 @@ def logs(
         engine = jobs.engine_of(session, cluster)
         try:
             chosen = job_id or _newest(engine.jobs(), cluster_name)
-            stream = engine.logs(chosen, out or io.BytesIO(), follow, tail, on_state)
+            stream = engine.logs(chosen, out or io.BytesIO(), follow, tail, on_state, rank)
         except HostGone as error:
             raise gone(session, state, cluster, error) from error
-    return Launched(cluster=cluster_name, job_id=chosen, state=stream.state, exit_code=stream.code)
+    return Launched(
+        cluster=cluster_name,
+        job_id=chosen,
+        state=stream.state,
+        exit_code=stream.code,
+        reason=stream.reason,
+    )
 
 
 def _newest(found: Sequence[tuple[JobStatus, str]], cluster_name: str) -> str:
@@ -66,14 +79,18 @@ def _newest(found: Sequence[tuple[JobStatus, str]], cluster_name: str) -> str:
 def sync_down_logs(
     cluster_name: str, job_ids: Sequence[str], target: str, *, session: Session | None = None
 ) -> dict[str, Path]:
-    """Copy logs of jobs (by default all) to `target`/ID/run.log; paths by job id."""
+    """Copy logs of jobs (by default all) to `target`/ID/; paths by job id.
+
+    `run.log` is a job of one node; one of several is a directory with `rank-N.log` for each.
+    """
     from sky.launcher import files, jobs
     from sky.types import Transfer
 
     session = session or silent()
     with State() as state:
         cluster = state.require(cluster_name)
-        found = {status.id: status for status, _ in jobs.engine_of(session, cluster).jobs()}
+        engine = jobs.engine_of(session, cluster)
+        found = {status.id: status for status, _ in engine.jobs()}
     paths = {}
     for job_id in job_ids or list(found):
         reference = found[job_id].reference if job_id in found else None
@@ -81,6 +98,10 @@ def sync_down_logs(
             raise UsageError(
                 f"cluster {cluster_name!r} has no job {job_id}", remedy="sky queue lists its jobs"
             )
+        if found[job_id].num_nodes > 1:
+            paths[job_id] = Path(target, job_id)
+            _copy_ranks(engine, job_id, found[job_id].num_nodes, paths[job_id])
+            continue
         path = Path(target, job_id, "run.log")
         files.one(
             session,
@@ -89,6 +110,15 @@ def sync_down_logs(
         )
         paths[job_id] = path
     return paths
+
+
+def _copy_ranks(engine: Engine | Gang | NativeEngine, job_id: str, ranks: int, directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    for rank in range(ranks):
+        part = directory / f".rank-{rank}.log"  # the final name never holds a part
+        with part.open("wb") as file:
+            engine.logs(job_id, file, False, rank=rank)
+        part.replace(directory / f"rank-{rank}.log")
 
 
 def cancel(

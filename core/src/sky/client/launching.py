@@ -149,6 +149,7 @@ def _submit(
         job_id=stream.job_id,
         state=None if detach else stream.state,
         exit_code=None if detach else stream.code,
+        reason=stream.reason,
     )
 
 

@@ -80,11 +80,18 @@ class Engine:
         return stream
 
     def logs(
-        self, job_id: str, out: BinaryIO, follow: bool, tail: int = -1, on_state: OnState = _quiet
+        self,
+        job_id: str,
+        out: BinaryIO,
+        follow: bool,
+        tail: int = -1,
+        on_state: OnState = _quiet,
+        rank: int | None = None,
     ) -> Stream:
         """The log of a job, from its beginning or its last `tail` lines, then as it grows if `follow`.
 
-        Raises `UsageError` when there is no such job, and what `submit` raises.
+        `rank` is there for places of several hosts: here there is one. Raises `UsageError` when there is no
+        such job, and what `submit` raises.
         """
         stream = Stream(job_id=job_id)
         self._converse(

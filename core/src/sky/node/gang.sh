@@ -121,19 +121,19 @@ gang_over() { # STATE CODE [REASON]: how the blocks ended here; sets ends, the s
   [ "$rank" != 0 ] || tell 5 "$ends"
   [ -s stop ] || return 0
   uptime
-  until=$((up + OVER_SECONDS)) turn=0
+  by=$((up + OVER_SECONDS)) turn=0
   while [ ! -e g/quiet ] && waiting; do pace; done
   [ "$rank" = 0 ] || return 0
   for k in $peers; do
     while heard "$k" && [ "$step" != 5 ] && [ -e "g/$k.joined" ] && [ ! -e "g/$k.gone" ] && waiting; do pace; done
   done
 }
-waiting() { uptime && [ "$up" -lt "$until" ] && born "$guard"; }
+waiting() { uptime && [ "$up" -lt "$by" ] && born "$guard"; }
 
 # --- the guard's part
 
 guard() { # DIR DRIVER BOOT_TIME: while the driver lives
-  cd "$1" && gang_of && gang_tool || exit 1
+  cd "$1" && gang_of && gang_tools || exit 1
   driver=$2 boot=$3 spared=${2%%:*} spared_group=${2%%:*}
   others
   put "stop.$me" ''
@@ -145,8 +145,7 @@ guard() { # DIR DRIVER BOOT_TIME: while the driver lives
   done
   while alive "$driver"; do
     [ -s stop ] || for k in $peers; do look "$k"; done
-    [ ! -s stop ] || end_here
-    pace
+    if [ ! -s stop ]; then pace; else end_here; nap 0.5; fi
   done
   if [ ! -s result ] && in_cancel "$PWD"; then
     tell $((rank ? 4 : 5)) CANCELLED -

@@ -4,18 +4,21 @@
 # write and read our lines. The first line each way is the job's secret: who can't say it is nobody.
 # In g/: N.port, where rank N is waited for; N.wire, the pid of the program.
 
-gang_tool() { # sets tool; fails when this host has none
-  for tool in perl python3 nc; do
-    command -v $tool >/dev/null && return
+gang_tools() { # sets tools, tried by turns, as one may be there and not work; fails when this host has none
+  tools=
+  for tool in perl python3 nc bash; do
+    case $tool,$rank in bash,0) continue ;; esac # it can connect, but not listen
+    ! command -v $tool >/dev/null || tools="$tools $tool"
   done
-  tool=bash # can connect, but not listen
-  [ "$rank" != 0 ] && command -v bash >/dev/null
+  tools=${tools# }
+  [ -n "$tools" ]
 }
 
 link() { # RANK
   try=0
   while [ ! -s stop ] && alive "$me"; do
     rm -f "g/$1.wire"
+    tool=${tools%% *} tools="${tools#* } ${tools%% *}"
     if [ "$rank" = 0 ]; then
       fact "g/$1.port" && port=$v || port=$((20000 + ($$ * 7 + $1 * 131 + try * 17) % 12000))
     fi
@@ -36,7 +39,7 @@ wire() { # RANK: from stdin to it, from it to stdout
     perl) exec perl -e "$wire_perl" $where ;;
     python3) exec python3 -c "$wire_python" $where ;;
     nc) [ "$rank" = 0 ] || exec nc $where
-      if [ $((try % 2)) = 0 ]; then exec nc -l -p "$port"; else exec nc -l "$port"; fi ;; # there are two kinds
+      if [ $((try / 2 % 2)) = 0 ]; then exec nc -l -p "$port"; else exec nc -l "$port"; fi ;; # there are two kinds
     bash) exec bash -c 'exec 3<>"/dev/tcp/$0/$1" || exit 1; cat <&3 & cat >&3; kill $!' $where ;;
   esac
 }

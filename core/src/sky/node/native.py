@@ -10,7 +10,16 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from sky.errors import Cancelled, ConnectionLost, HostGone, ProgramMissing, SkyError, Unreachable, UsageError
+from sky.errors import (
+    Cancelled,
+    ConnectionLost,
+    HostGone,
+    NotSupported,
+    ProgramMissing,
+    SkyError,
+    Unreachable,
+    UsageError,
+)
 from sky.node import environment, protocol
 from sky.node.engine import RECONNECT_SECONDS
 from sky.node.stream import OnState, Stream, cancelled, given_up
@@ -43,8 +52,16 @@ class NativeEngine:
         return stream
 
     def logs(
-        self, job_id: str, out: BinaryIO, follow: bool, tail: int = -1, on_state: OnState = lambda s: None
+        self,
+        job_id: str,
+        out: BinaryIO,
+        follow: bool,
+        tail: int = -1,
+        on_state: OnState = lambda s: None,
+        rank: int | None = None,
     ) -> Stream:
+        if rank:
+            raise NotSupported("this place keeps one log for all ranks")
         stream = Stream(job_id=job_id)
         self._follow(stream, _Sink(stream, out, tail), follow, on_state)
         return stream

@@ -28,27 +28,26 @@ members() { # DIR: adds to $known, the pids seen so far; sets $living to those o
       l?w*" -> $1/log") note "$pid" ;;
     esac
   done <<END
-$(ls -l /proc/[0-9]*/fd 2>/dev/null)
+$(ls -l /proc/[0-9]*/fd 2>/dev/null | grep -F -e /proc/ -e "$1/log")
 END
-  table=$(cat /proc/[0-9]*/stat 2>/dev/null)
+  # Of each: state, parent, group, session, after the program's name, which may hold anything. A shell reads
+  # byte by byte, so what it needn't is left out before.
+  table=$(grep -Hos ') [A-Za-z] [0-9]* [0-9]* [0-9]* ' /proc/[0-9]*/stat)
   more=1
   while [ -n "$more" ]; do
-    more= living= part=
-    while read -r line; do
-      line=$part$line part=
-      set -- ${line##*) }
-      [ $# -ge 20 ] || { part=$line; continue; } # a line end in the name of a program
-      pid=${line%% *}
-      case $pid,$1 in 1,? | *,[ZX]) continue ;; esac
+    more= living=
+    while read -r pid how parent group session; do
+      pid=${pid#/proc/} pid=${pid%%/*}
+      case $pid,$how in 1,? | *,[ZX] | ,*) continue ;; esac
       case " $known " in
         *" $pid "*) ;;
-        *) case " $known $groups " in *" $2 "* | *" $3 "* | *" $4 "*) ;; *) continue ;; esac
-          [ "$pid" != $$ ] && [ "$2" != $$ ] || continue
+        *) case " $known $groups " in *" $parent "* | *" $group "* | *" $session "*) ;; *) continue ;; esac
+          [ "$pid" != $$ ] && [ "$parent" != $$ ] || continue
           more=1 ;;
       esac
       note "$pid"
-      note_group "$3"
-      note_group "$4"
+      note_group "$group"
+      note_group "$session"
       living="$living $pid"
     done <<END
 $table
@@ -78,11 +77,9 @@ end_members() { # DIR GRACE_SECONDS: stop them all, then TERM, then KILL
   [ -n "$living" ] || return 0
   kill -TERM $living 2>/dev/null
   kill -CONT $living 2>/dev/null
-  left=$(($2 * 10))
-  while members "$1" && [ -n "$living" ] && [ $left -gt 0 ]; do
-    left=$((left - 1))
-    nap 0.1
-  done
+  uptime
+  by=$((up + $2))
+  while members "$1" && [ -n "$living" ] && uptime && [ "$up" -le "$by" ]; do nap 0.1; done
   left=50
   while [ -n "$living" ] && { freeze "$1"; [ -n "$living" ]; }; do
     kill -KILL $living 2>/dev/null

@@ -12,7 +12,7 @@ submit() { # TOKEN NAME NEED TOTAL ENV_SIZE SETUP_SIZE RUN_SIZE GANG_SIZE FOLLOW
       read -r mark && [ "$mark" = "$token" ] && : >"$d/log" && echo "$2" >"$d/name" && echo "$3" >"$d/need" &&
       echo "$4" >"$d/total" && clock && echo "$now" >"$d/submitted" ||
       { rm -rf "$d"; fail "can't write the job in $W: disk full, or the connection was cut"; }
-    [ "$8" = - ] || (cd "$d" && gang_of && gang_tool) ||
+    [ "$8" = - ] || (cd "$d" && gang_of && gang_tools) ||
       { rm -rf "$d"; fail "nothing here can connect the nodes of a job: perl, python3 or nc is needed"; }
     # Whoever links the token first has the job; an attempt that lost goes on with the winner's.
     once "$W/t/$token" "${d##*/}" || rm -rf "$d"
