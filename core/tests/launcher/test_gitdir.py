@@ -98,6 +98,19 @@ def test_a_moved_branch_changes_what_changed_and_nothing_else(origin: Path) -> N
     assert content(source) == {"b": "b", "c": "new"}
 
 
+def test_equal_sizes_never_share_a_second(origin: Path) -> None:
+    """Else what is on a node already would be taken for it."""
+    seconds = []
+    for ref, text in (("x", "one"), ("y", "two"), ("x", "six")):
+        git(origin, "checkout", "-qB", ref)
+        commit(origin, a=text)
+        source = GitSource(str(origin), ref)
+        gitdir.prepare(source)
+        with gitdir.checked_out(source, "", CancelToken()) as tree:
+            seconds.append(int((tree.directory / "a").stat().st_mtime))
+    assert len(set(seconds)) == 3
+
+
 def test_a_launch_uses_the_commit_that_was_checked(origin: Path) -> None:
     task = files.check(Task(git=GitSource(str(origin)), base_dir="/"))
     assert task.git is not None and task.git.commit == git(origin, "rev-parse", "HEAD")
