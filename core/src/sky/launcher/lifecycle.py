@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sky.errors import CredentialsError, SkyError
 from sky.fanout import fan_out
-from sky.launcher import names, provision
+from sky.launcher import names, provision, reach
 from sky.state.clusters import Cluster, ClusterStatus, State, locked
 from sky.types import Allocation, InstanceState
 
@@ -119,7 +119,7 @@ def _adopt(session: Session, state: State, allocation: Allocation) -> str:
         state.update(name, hosts=tuple(cloud.call("sky_cluster_hosts", ctx=ctx, allocation=allocation)))
         status, reason, _ = provision.status_of(session, state.require(name))
         state.update(name, status=status, reason=reason)
-        provision.publish(session, state.require(name))
+        reach.publish(session, state.require(name))
     except SkyError as error:
         state.update(name, reason=error.message)
         session.warn(f"{cluster.name}: found, but its hosts can't be told: {error.message}")

@@ -19,7 +19,7 @@ from sky.errors import (
     Unreachable,
     UsageError,
 )
-from sky.launcher import names
+from sky.launcher import names, reach
 from sky.launcher.candidates import Candidate
 from sky.state.clusters import Cluster, ClusterStatus, State
 from sky.types import (
@@ -29,7 +29,6 @@ from sky.types import (
     InstanceState,
     InstanceStatus,
     LaunchSpec,
-    Place,
     Request,
 )
 
@@ -133,7 +132,7 @@ def bring_up(session: Session, state: State, spec: LaunchSpec, task_config: Any)
     hosts: tuple[Host, ...] = tuple(cloud.call("sky_cluster_hosts", ctx=context(), allocation=allocation))
     state.update(name, hosts=hosts, status=ClusterStatus.UP, reason="")
     cluster = state.require(name)
-    publish(session, cluster)
+    reach.publish(session, cluster)
     return cluster
 
 
@@ -143,8 +142,8 @@ def terminate(session: Session, state: State, cluster: Cluster) -> None:
     allocation = cluster.allocation or unconfirmed(cluster)
     with state.intent(cluster.name, cluster.id, "terminate_instances"):
         cloud.call("sky_terminate_instances", ctx=session.context(cloud, CALL_SECONDS), allocation=allocation)
-    withdraw(session, cluster, allocation)
-    disconnect(session, cluster)
+    reach.withdraw(session, cluster, allocation)
+    reach.disconnect(session, cluster)
     state.remove(cluster.name)
 
 
@@ -160,36 +159,6 @@ def unconfirmed(cluster: Cluster) -> Allocation:
         offer=offer,
         spec=offer.spec if offer else {},
     )
-
-
-def publish(session: Session, cluster: Cluster) -> None:
-    """Let the user's own tools reach the hosts, where their runner can. A failure costs a warning, no cluster."""
-    if cluster.allocation is None or not cluster.hosts:
-        return
-    runner = session.registry.runner(cluster.hosts[0].transport)
-    if not runner.has("sky_publish_hosts"):
-        return
-    place = Place(allocation=replace(cluster.allocation, cluster_name=cluster.name), hosts=cluster.hosts)
-    try:
-        runner.call("sky_publish_hosts", ctx=session.context(runner, CALL_SECONDS), place=place)
-    except SkyError as error:
-        session.warn(f"{cluster.name}: {error.message}")
-
-
-def withdraw(session: Session, cluster: Cluster, allocation: Allocation) -> None:
-    """Take back what `publish` did."""
-    for transport in {host.transport for host in cluster.hosts}:
-        runner = session.registry.runner(transport)
-        if runner.has("sky_withdraw_hosts"):
-            ctx = session.context(runner, CALL_SECONDS)
-            runner.call("sky_withdraw_hosts", ctx=ctx, allocation=allocation)
-
-
-def disconnect(session: Session, cluster: Cluster) -> None:
-    for host in cluster.hosts:
-        runner = session.registry.runner(host.transport)
-        if runner.has("sky_disconnect"):
-            runner.call("sky_disconnect", ctx=session.context(runner, 10), host=host)
 
 
 def give_back_after(session: Session, state: State, name: str, error: BaseException) -> None:

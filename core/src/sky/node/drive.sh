@@ -56,7 +56,7 @@ finish() { # STATE CODE [REASON], of the blocks here
     fi
   fi
   write_result "$@"
-  [ "$rank" = 0 ] || tell 5
+  [ "$rank" = 0 ] || tell 5 "$ends"
   trash=${trash}result.$me${newline}stop.$me${newline}env${newline}setup${newline}run$newline
   tidy
   exit 0

@@ -7,7 +7,7 @@
 #   2   GRANT: the job's turn has come           ready: these devices are free here
 #   3   set up                                   set up without a failure
 #   4   run                                      STATE CODE [REASON]: how it ended here
-#   5   STATE CODE [REASON]: how all ended       nothing of it lives here any more
+#   5   STATE CODE [REASON]: how all ended       the same, when nothing of it lives here any more
 # The driver takes the steps and runs the blocks; its guard hears the others, and ends the blocks when the gang has
 # failed; link.sh has the connections, which end when the guard does. In g/: tell, what we say; N.heard, the last that
 # rank N said; N.beat, when; N.joined, N.gone: the connection; quiet: the guard has ended what there was.
@@ -125,8 +125,11 @@ gang_over() { # STATE CODE [REASON]: how the blocks ended here; sets ends, the s
   while [ ! -e g/quiet ] && waiting; do pace; done
   [ "$rank" = 0 ] || return 0
   for k in $peers; do
-    while heard "$k" && [ "$step" != 5 ] && [ -e "g/$k.joined" ] && [ ! -e "g/$k.gone" ] && waiting; do pace; done
+    while heard "$k" && [ "$step" != 5 ] && reached "$k" && waiting; do pace; done
   done
+}
+reached() { # RANK: whether it can be expected to say something
+  [ -e "g/$1.joined" ] && [ ! -e "g/$1.gone" ] && fact "g/$1.beat" && [ $((up - v)) -lt $DEAD_SECONDS ]
 }
 waiting() { uptime && [ "$up" -lt "$by" ] && born "$guard"; }
 
@@ -136,6 +139,7 @@ guard() { # DIR DRIVER BOOT_TIME: while the driver lives
   cd "$1" && gang_of && gang_tools || exit 1
   driver=$2 boot=$3 spared=${2%%:*} spared_group=${2%%:*}
   others
+  once guard "$me"
   put "stop.$me" ''
   uptime
   limit=$((up + JOIN_SECONDS)) turn=0
@@ -158,6 +162,8 @@ guard() { # DIR DRIVER BOOT_TIME: while the driver lives
     write_result $v
   fi
   hang_up
+  trash=${trash}stop.$me
+  tidy
 }
 end_here() { # what the blocks started, when rank 0 has told the others to do the same
   fact stop
@@ -168,10 +174,7 @@ end_here() { # what the blocks started, when rank 0 has told the others to do th
 look() { # RANK: stops the gang when that one has failed or is lost
   k=$1
   heard "$k"
-  case $step in
-    4) [ "$rank" != 0 ] || ended_there $words; [ "$rank" != 0 ] || return 0 ;;
-    5) [ "$rank" = 0 ] || ended_there $words; return 0 ;;
-  esac
+  case $rank,$step in 0,4 | *,5) ended_there $words; return 0 ;; esac
   uptime
   if [ ! -e "g/$k.joined" ]; then
     [ "$up" -lt "$limit" ] || { named "$k"; stop FAILED 125 "$name did not join within $JOIN_SECONDS s"; }

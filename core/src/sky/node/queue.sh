@@ -28,7 +28,7 @@ state_of() { # DIR: sets state, code, ended, reason
     reason=$*
   elif ! fact "$1/driver"; then
     state=PENDING
-  elif alive "$v" || in_cancel "$1"; then
+  elif alive "$v" || in_cancel "$1" || guarded "$1"; then
     if [ -s "$1/running" ]; then state=RUNNING
     elif [ -s "$1/setting_up" ]; then state=SETTING_UP
     else state=PENDING; fi
@@ -39,6 +39,9 @@ state_of() { # DIR: sets state, code, ended, reason
   fi
 }
 
+guarded() { # DIR: the same, of a job on several nodes
+  fact "$1/guard" && alive "$v"
+}
 in_cancel() { # DIR: whether one is at work who will record a result in the driver's stead
   [ -f "$1/cancel" ] && while read -r v; do alive "$v" && return; done <"$1/cancel" && return 1
 }

@@ -17,13 +17,18 @@ from typing import ClassVar
 
 import pytest
 
-from sky.api import ConnectionLost, Host, Request, Unreachable
+from sky.api import Allocation, ConnectionLost, Host, Place, Request, Unreachable
 from sky.registry.plugins import Plugin, Registry
 from sky.testing.lab import MakeContext, eventually, launched
 from sky.testing.plugin import PluginConformance
 from sky.testing.rsync import RsyncConformance
 from sky.testing.run import RunConformance
 from sky.testing.streams import Remote
+
+
+def _files(home: Path) -> dict[str, str]:
+    return {str(path): path.read_text("utf-8", "replace") for path in home.rglob("*") if path.is_file()}
+
 
 _SHELL_PROBE = Path(__file__).with_name("shell_probe.py")
 
@@ -107,6 +112,29 @@ class RunnerConformance(RunConformance, RsyncConformance, PluginConformance):
         forward.close()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", forward.local_port), 10)
+
+    def test_names_for_the_users_own_tools_come_and_go(
+        self,
+        loaded: Plugin,
+        host: Host,
+        ctx_factory: MakeContext,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """`sky_publish_hosts` and `sky_withdraw_hosts`, in a home of the test's own."""
+        if not loaded.has("sky_publish_hosts"):
+            pytest.skip("not offered: it gives the hosts no names")
+        monkeypatch.setenv("HOME", str(tmp_path))
+        before = _files(tmp_path)
+        allocation = Allocation(id="kit-names", cloud="", cluster_name="kit-names", tags={}, num_nodes=1)
+        place = Place(allocation=allocation, hosts=(host,))
+        loaded.hook.sky_publish_hosts(ctx=ctx_factory(), place=place)
+        published = _files(tmp_path)
+        loaded.hook.sky_publish_hosts(ctx=ctx_factory(), place=place)
+        assert _files(tmp_path) == published != before
+        for _ in range(2):
+            loaded.hook.sky_withdraw_hosts(ctx=ctx_factory(), allocation=allocation)
+            assert {name for name, text in _files(tmp_path).items() if "kit-names" in text} == set()
 
     # --- the shell --------------------------------------------------------------------------------------
 
