@@ -87,6 +87,7 @@ JOB = {
     "sky.launcher",
     "sky.launcher.jobs",
     "sky.node",
+    "sky.node.caller",
     "sky.node.engine",
     "sky.node.stream",
     "sky.client.launching",
