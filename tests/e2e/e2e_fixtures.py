@@ -1,4 +1,4 @@
-"""The fixture of a real Kubernetes, for every test module outside the plugin that needs one."""
+"""The fixtures of a real Kubernetes and of SSH hosts, for every test module outside the plugin that needs them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from sky_command import TESTBED, Kubernetes, eventually
+from ssh_home import Hosts, missing
 
 SCRIPT = Path(__file__).resolve().parents[1] / "testbed" / "kubernetes.sh"
 
@@ -33,3 +34,14 @@ def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]
     yield made
     made.kubectl("delete", "pods", "--all", "--grace-period=0", "--force")
     made.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+@pytest.fixture(scope="session")
+def ssh_hosts() -> Hosts:
+    """The testbed's SSH hosts; see `Hosts`."""
+    why = missing()
+    if why and os.environ.get("CI") == "true":
+        pytest.fail(f"{why}: CI must have them")
+    if why:
+        pytest.skip(why)
+    return Hosts()
