@@ -42,7 +42,7 @@ heard() { # RANK: sets step, words
 }
 pace() { # sleep, the longer the less there is to expect
   turn=$((turn + 1))
-  if [ "$turn" -lt 100 ]; then nap 0.02; elif [ "$turn" -lt 200 ]; then nap 0.1; else nap 0.3; fi
+  if [ "$turn" -lt 150 ]; then nap 0.01; elif [ "$turn" -lt 250 ]; then nap 0.1; else nap 0.3; fi
 }
 stop() { # STATE CODE REASON: the gang has failed; the first who says so is right
   put "stop.$me" "$*" # gang_up and guard made room for it
