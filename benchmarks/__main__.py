@@ -1,4 +1,4 @@
-"""python -m benchmarks [startup|kubernetes]: prints every budget beside its floor, measured in this run.
+"""python -m benchmarks [startup|kubernetes|ssh|files|nodes]: every budget beside its floor, measured in this run.
 
 Exit code 1 when a budget is not met. Each line: milliseconds of whole processes, ours and the floor by
 turns (minimum, median, maximum), the ratio or difference of the medians, and the budget.
@@ -9,38 +9,65 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import measure, on_kubernetes, startup
+from benchmarks import files, measure, nodes, on_kubernetes, on_ssh, startup, testbeds
 from benchmarks.measure import Result
 
-TESTBED = Path(os.environ.get("SKY_TESTBED") or Path.home() / ".cache/sky-testbed") / "kubernetes"
+
+def _startup(home: Path) -> Iterator[Result]:
+    yield from startup.run(home)
+    startup.remove_clusters(home)
 
 
-def results(wanted: list[str], home: Path) -> Iterator[Result]:
-    if not wanted or "startup" in wanted:
-        yield from startup.run(home)
-        startup.remove_clusters(home)
-    if not wanted or "kubernetes" in wanted:
-        kubectl = TESTBED / "bin/kubectl"
-        if not kubectl.exists():
-            print("kubernetes: left out, there is no testbed here (make testbed)")
-            return
-        os.environ["KUBECONFIG"] = str(TESTBED / "kubeconfig")
-        yield from on_kubernetes.run(str(kubectl))
+def _kubernetes(home: Path) -> Iterator[Result]:
+    with testbeds.kubernetes() as bed:
+        yield from on_kubernetes.run(bed) if bed else ()
 
 
-def main() -> int:
-    with tempfile.TemporaryDirectory(prefix="sky-bench-") as name:
-        os.environ["SKY_HOME"] = name
-        os.environ["XDG_DATA_HOME"] = name
+def _ssh(home: Path) -> Iterator[Result]:
+    with testbeds.ssh(home) as bed:
+        yield from on_ssh.run(bed) if bed else ()
+
+
+def _files(home: Path) -> Iterator[Result]:
+    with testbeds.ssh(home) as hosts:
+        yield from files.run(hosts) if hosts else ()
+    with testbeds.kubernetes() as pods:
+        yield from files.run(pods) if pods else ()
+
+
+def _nodes(home: Path) -> Iterator[Result]:
+    yield from nodes.run(testbeds.Local())
+    with testbeds.ssh(home) as hosts:
+        yield from nodes.run(hosts) if hosts else ()
+    with testbeds.kubernetes() as pods:
+        yield from nodes.run(pods) if pods else ()
+
+
+SECTIONS: dict[str, Callable[[Path], Iterator[Result]]] = {
+    "startup": _startup,
+    "kubernetes": _kubernetes,
+    "ssh": _ssh,
+    "files": _files,
+    "nodes": _nodes,
+}
+
+
+def main(wanted: list[str]) -> int:
+    if unknown := [name for name in wanted if name not in SECTIONS]:
+        raise SystemExit(f"no section {unknown[0]!r}: {', '.join(SECTIONS)}")
+    over = 0
+    with tempfile.TemporaryDirectory(prefix="sky-bench-") as home:
+        os.environ.update(SKY_HOME=home, XDG_DATA_HOME=home)
         print(measure.HEAD)
-        over = 0
-        for result in results(sys.argv[1:], Path(name)):
-            measure.show(result)
-            over += not result.met
+        for name in wanted or SECTIONS:
+            print(f"{name}:", flush=True)
+            for result in SECTIONS[name](Path(home)):
+                measure.show(result)
+                over += not result.met
     return 1 if over else 0
 
 
-sys.exit(main())
+sys.exit(main(sys.argv[1:]))

@@ -17,7 +17,8 @@ class Result:
     """Seconds of each run of ours and of the floor, and what the budget says of their medians."""
 
     name: str
-    limit: float
+    limit: float | None
+    """None: there is no budget, the figure is for information."""
     unit: str
     """`x`: ours is at most `limit` times the floor; `s`: at most `limit` seconds more."""
     ours: list[float] = field(default_factory=list)
@@ -30,14 +31,14 @@ class Result:
 
     @property
     def met(self) -> bool:
-        return self.value <= self.limit
+        return self.limit is None or self.value <= self.limit
 
 
 def pair(
     name: str,
     ours: Step,
     floor: Step,
-    limit: float,
+    limit: float | None,
     *,
     unit: str = "x",
     runs: int = 15,
@@ -71,14 +72,19 @@ def spread(seconds: list[float]) -> str:
     return f"{low * 1000:6.0f} {mid * 1000:6.0f} {high * 1000:6.0f}"
 
 
-HEAD = f"{'':44} {'ours min/median/max ms':>24} {'floor min/median/max ms':>26} {'':8} {'budget':>8}"
+HEAD = f"{'':46} {'ours min/median/max ms':>24} {'floor min/median/max ms':>26} {'':8} {'budget':>8}"
 
 
 def show(result: Result) -> None:
-    value = f"{result.value:.2f} x" if result.unit == "x" else f"+{result.value:.2f} s"
-    limit = f"{result.limit:g} x" if result.unit == "x" else f"+{result.limit:g} s"
-    verdict = "" if result.met else "  OVER"
     print(
-        f"{result.name:44} {spread(result.ours):>24} {spread(result.floor):>26} {value:>8} {limit:>8}{verdict}",
+        f"{result.name:46} {spread(result.ours):>24} {spread(result.floor):>26} "
+        f"{_figure(result.value, result.unit):>8} {_figure(result.limit, result.unit):>8}"
+        f"{'' if result.met else '  OVER'}",
         flush=True,
     )
+
+
+def _figure(value: float | None, unit: str) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.2f} x" if unit == "x" else f"{value:+.2f} s"

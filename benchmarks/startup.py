@@ -9,11 +9,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.commands import SKY
 from benchmarks.measure import Result, pair
 
-PYTHON = sys.executable
-SKY = str(Path(PYTHON).with_name("sky"))
-FLOOR = [PYTHON, "-c", "import click"]
+FLOOR = [sys.executable, "-c", "import click"]
 
 
 def run(home: Path) -> Iterator[Result]:
