@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sky.task.load import load_task_file as load_task
     from sky.task.model import Task
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _CLIENT = (
     "cancel",
