@@ -1,46 +1,28 @@
 """Whatever ends a client, nothing is doubled, nothing is lost, and `down` removes all of it.
 
-The truth is what exists, asked of the place itself: directories of `local`, pods as kubectl lists them.
+The truth is what exists, asked of the place itself: directories of `local`, leases on the hosts, pods as
+kubectl lists them.
 """
 
 from __future__ import annotations
 
 import random
-import shutil
 import signal
 import sqlite3
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import places
 import pytest
+from places import EVERYWHERE, LOCAL, Place
 from sky_command import SMALL, Kubernetes, Running, Sky, eventually
 
-LOCAL = ("--infra", "local", "-y")
 
-
-@dataclass
-class Place:
-    """A place to launch on, and what really exists there."""
-
-    sky: Sky
-    options: tuple[str, ...]
-    existing: Callable[[], list[str]]
-
-
-@pytest.fixture(params=["local", "kubernetes"])
-def place(request: pytest.FixtureRequest) -> Place:
-    if request.param == "local":
-        return local_place(request.getfixturevalue("sky"))
-    return kubernetes_place(request.getfixturevalue("kube_sky"), request.getfixturevalue("kubernetes"))
-
-
-def local_place(sky: Sky) -> Place:
-    return Place(sky, LOCAL, lambda: [str(p.parent) for p in sky.data.glob("sky/local/*/cluster.json")])
-
-
-def kubernetes_place(sky: Sky, kubernetes: Kubernetes) -> Place:
-    return Place(sky, SMALL, lambda: kubernetes.pod_names(sky.user))
+@pytest.fixture(params=EVERYWHERE)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    with places.place(request.param, tmp_path, request) as made:
+        yield made
 
 
 def intents(sky: Sky) -> list[tuple[str, bool]]:
@@ -101,7 +83,7 @@ def test_a_launch_killed_at_a_step_is_taken_up_again(place: Place, number: int) 
 
 
 def test_a_local_launch_killed_at_any_time_is_taken_up_again(sky: Sky) -> None:
-    place = local_place(sky)
+    place = places.local(sky)
     for _ in range(11):
         after = time.monotonic() + random.uniform(0.02, 0.35)
         launch = sky.start("launch", "-c", "c", *LOCAL, "--", "sleep", "1")
@@ -112,7 +94,7 @@ def test_a_local_launch_killed_at_any_time_is_taken_up_again(sky: Sky) -> None:
 def test_a_kubernetes_launch_killed_at_any_time_is_taken_up_again(
     kube_sky: Sky, kubernetes: Kubernetes
 ) -> None:
-    place = kubernetes_place(kube_sky, kubernetes)
+    place = places.kubernetes(kube_sky, kubernetes)
     for _ in range(2):
         after = time.monotonic() + random.uniform(0.2, 1.5)
         launch = kube_sky.start("launch", "-c", "c", *SMALL, "--", "sleep", "1")
@@ -138,7 +120,7 @@ def test_two_launches_of_one_name_make_one_cluster_and_the_second_waits(place: P
     second = place.sky.start("launch", "-c", "c", *options)
     done = first.end(), second.end()
     assert [d.out for d in done] == ["ran\n", "ran\n"], done
-    if place.options is SMALL:  # a local launch may be over before the second has begun
+    if place.kind == "kubernetes":  # a launch elsewhere may be over before the second has begun
         assert f"waiting for sky launch (pid {first.process.pid})" in done[1].err, done[1]
     assert len(place.existing()) == 1
 
@@ -192,10 +174,7 @@ def test_rebuild_finds_every_cluster_with_its_resources(place: Place) -> None:
     for name in ("one", "two words"):
         sky("launch", "-c", name, *place.options, "--", "echo", f"log of {name}")
     before = sky("status", "-o", "json").json()["clusters"]
-    shutil.rmtree(sky.state)
-    sky.state.mkdir()
-    if place.options is SMALL:
-        sky.configure(sky_config)
+    place.forget()
     assert sky("status", "-o", "json").json()["clusters"] == []
     sky("status", "--rebuild")
     after = sky("status", "-o", "json").json()["clusters"]
@@ -211,13 +190,3 @@ def test_rebuild_finds_every_cluster_with_its_resources(place: Place) -> None:
     assert place.existing() == []
     sky("status", "--rebuild")
     assert sky("status", "-o", "json").json()["clusters"] == [], "what is being deleted was found again"
-
-
-sky_config = ""
-
-
-@pytest.fixture(autouse=True)
-def _remember_config(request: pytest.FixtureRequest) -> None:
-    global sky_config
-    if "kubernetes" in request.node.name or "kube_sky" in request.fixturenames:
-        sky_config = request.getfixturevalue("kubernetes").config()

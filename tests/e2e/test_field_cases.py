@@ -6,23 +6,18 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import places
 import pytest
-from sky_command import SMALL, Kubernetes, Sky, eventually, kubernetes_home
+from places import EVERYWHERE
+from sky_command import SMALL, Kubernetes, Sky, eventually
 
 
-@pytest.fixture(scope="module", params=["local", "kubernetes"])
+@pytest.fixture(scope="module", params=EVERYWHERE)
 def up(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sky]:
     """A cluster `c`, over each transport."""
-    root = tmp_path_factory.mktemp("field")
-    if request.param == "local":
-        sky = Sky(root, {"KUBECONFIG": str(root / "none")})
-        sky("launch", "-c", "c", "--infra", "local", "-y")
-        yield sky
-        sky.clean()
-    else:
-        for sky in kubernetes_home(root, request.getfixturevalue("kubernetes")):
-            sky("launch", "-c", "c", *SMALL)
-            yield sky
+    with places.place(request.param, tmp_path_factory.mktemp("field"), request) as place:
+        place.sky("launch", "-c", "c", *place.options)
+        yield place.sky
 
 
 # --- arguments and scripts arrive as they were typed ---------------------------------------------------

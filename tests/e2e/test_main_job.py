@@ -1,24 +1,32 @@
 """The main job from launch to down, on every kind of place: what a user does on a first day.
 
 Images with everything, without rsync and python, and with nothing but busybox; as root, and as a user who
-can't write to the root of the file system.
+can't write to the root of the file system. Hosts with sshd; one behind a bastion; one without rsync, tar, python
+and perl; accounts whose shells are tcsh and fish.
 """
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+import places
 import pytest
+from places import Place
 from sky_command import SMALL, Kubernetes, Sky, eventually, kubernetes_home
+from ssh_home import LAB, Hosts, ssh_home
 
 UNPRIVILEGED = (
     "{spec: {securityContext: {runAsUser: 1000, runAsGroup: 1000, fsGroup: 1000},"
     " containers: [{securityContext: {readOnlyRootFilesystem: true}}]}}"
 )
+NOT_THERE = ("rsync", "tar", "python3", "perl")
 PLACES = [
     "local",
+    *(f"ssh-{how}" for how in ("plain", "behind", "bare", "tcsh", "fish")),
     *(f"{image}-{who}" for image in ("debian", "debian-norsync", "busybox") for who in ("root", "1000")),
 ]
 
@@ -42,36 +50,62 @@ run: |
 class Up:
     """A cluster `c` that ran the task."""
 
-    sky: Sky
-    options: tuple[str, ...]
-    pod: str = ""
+    place: Place
+    other: tuple[str, ...]
+    """Options for one more cluster beside it."""
+
+    @property
+    def sky(self) -> Sky:
+        return self.place.sky
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return self.place.options
 
 
 @pytest.fixture(scope="module", params=PLACES)
 def up(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    root = tmp_path_factory.mktemp("main")
-    if request.param == "local":
-        sky = Sky(root, {"KUBECONFIG": str(root / "none")})
-        homes: Iterator[Sky] = iter(())
-        options: tuple[str, ...] = ("--infra", "local", "-y")
+    with place_of(request, tmp_path_factory.mktemp("main")) as made:
+        write_project(made.sky)
+        done = made.sky("launch", "-c", "c", *made.options, "task.yaml")
+        expect_output(done.out)
+        assert "oops" in done.out, "a job's stderr is part of its log"
+        assert "run in" not in done.err, "nothing of the job's goes to stderr"
+        yield made
+
+
+@contextlib.contextmanager
+def place_of(request: pytest.FixtureRequest, root: Path) -> Iterator[Up]:
+    image, _, who = request.param.rpartition("-")
+    if not image:
+        with places.place("local", root, request) as place:
+            yield Up(place, place.options)
+    elif image == "ssh":
+        with contextlib.contextmanager(ssh_home)(root, hosts := request.getfixturevalue("ssh_hosts")) as sky:
+            yield from on_hosts(who, sky, hosts)
     else:
-        kubernetes: Kubernetes = request.getfixturevalue("kubernetes")
-        image, _, who = request.param.rpartition("-")
-        homes = kubernetes_home(root, kubernetes, kubernetes.config("" if who == "root" else UNPRIVILEGED))
-        sky = next(homes)
-        options = (*SMALL[:-1], f"docker:{image}:testbed")
-    write_project(sky)
-    done = sky("launch", "-c", "c", *options, "task.yaml")
-    expect_output(done.out)
-    assert "oops" in done.out, "a job's stderr is part of its log"
-    assert "run in" not in done.err, "nothing of the job's goes to stderr"
-    made = Up(sky, options)
-    if request.param != "local":
-        (made.pod,) = kubernetes.pod_names(sky.user)
-    yield made
-    sky.clean()
-    for _ in homes:
-        pass
+        server: Kubernetes = request.getfixturevalue("kubernetes")
+        config = server.config("" if who == "root" else UNPRIVILEGED)
+        with contextlib.contextmanager(kubernetes_home)(root, server, config) as sky:
+            options = (*SMALL[:-1], f"docker:{image}:testbed")
+            yield Up(replace(places.kubernetes(sky, server), options=options), options)
+
+
+def on_hosts(how: str, sky: Sky, hosts: Hosts) -> Iterator[Up]:
+    account = {"tcsh": "labtcsh", "fish": "labfish"}.get(how, places.ACCOUNT)
+    place = places.ssh(sky, hosts, account)
+    if how == "behind":
+        yield Up(replace(place, options=("--infra", "ssh/behind", "-y")), place.options)
+    elif how == "bare":
+        with hosts.destroying(), contextlib.ExitStack() as stack:
+            for name in LAB:
+                stack.callback(hosts.script, "crash", name)
+                hosts.script("hide", name, *NOT_THERE)
+                assert hosts.on(name, f"command -v {' '.join(NOT_THERE)}; :") == ""
+            yield Up(place, place.options)
+            sky("down", "-a", "-y")
+    else:
+        yield Up(place, place.options)
 
 
 def write_project(sky: Sky) -> None:
@@ -168,14 +202,10 @@ def test_logs_sync_down_copies_each_log(up: Up) -> None:
     expect_output(path.read_text())
 
 
-def test_down_leaves_nothing(up: Up, request: pytest.FixtureRequest) -> None:
-    up.sky("launch", "-c", "other", *up.options, "--", "true")
-    if up.pod:
-        kubernetes: Kubernetes = request.getfixturevalue("kubernetes")
-        assert len(kubernetes.pod_names(up.sky.user)) == 2
-        assert up.sky("down", "other", "-y").out == "other: gone\n"
-        assert kubernetes.pod_names(up.sky.user) == [up.pod]
-    else:
-        assert up.sky("down", "other", "-y").out == "other: gone\n"
-        assert len(list((up.sky.data / "sky" / "local").iterdir())) == 1
+def test_down_leaves_nothing(up: Up) -> None:
+    (mine,) = up.place.existing()
+    up.sky("launch", "-c", "other", *up.other, "--", "true")
+    assert len(up.place.existing()) == 2
+    assert up.sky("down", "other", "-y").out == "other: gone\n"
+    assert up.place.existing() == [mine]
     assert [c["name"] for c in up.sky("status", "-o", "json").json()["clusters"]] == ["c"]
