@@ -16,7 +16,8 @@ SLOW: Outcome = next(outcome for outcome in BROKEN if outcome.module == "slow")
 
 def names(sky: Sky) -> set[str]:
     listed = sky("plugins", "list", "--json", "--no-load").json()["plugins"]
-    return {row["name"] for row in listed if row["dist"] not in ("sky-core", "sky-plugin-kubernetes")}
+    ours = ("sky-core", "sky-plugin-kubernetes", "sky-plugin-ssh")
+    return {row["name"] for row in listed if row["dist"] not in ours}
 
 
 @pytest.fixture

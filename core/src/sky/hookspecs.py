@@ -1,7 +1,7 @@
 """THE contract between Sky's core and its plugins, by lifecycle phase, read from top to bottom.
 
 A plugin is a class, named by an entry point (`sky.clouds`, `sky.runners`, `sky.observers`, `sky.commands`);
-the entry's name is what users type. It declares `api = (1, 0)`, the version it was built for, and
+the entry's name is what users type. It declares `api = (1, 1)`, the version it was built for, and
 implements the hooks below as methods marked with `sky.api.hookimpl`. Its module must import in well under
 250 ms: SDKs are imported inside the methods.
 

@@ -2,7 +2,7 @@
 kind = "cloud"
 name = "no-api"
 state = "invalid"
-problem = "declares no `api = (1, 0)`"
+problem = "declares no `api = (1, 1)`"
 remedy = "upgrade sky-plugin-no-api"
 """
 
