@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
-from sky.errors import Cancelled, ConnectionLost, HostGone, ProgramMissing, SkyError, Unreachable
+from sky.errors import Cancelled, ConnectionLost, HostGone, ProgramMissing, SkyError, Unreachable, UsageError
 from sky.node import environment, protocol
 from sky.node.caller import Caller, Made, as_run
 from sky.node.stream import OnState as OnState
@@ -31,6 +31,15 @@ PAUSE_SECONDS = (0.2, 5.0)
 
 Mode = Literal["follow", "read", "detach"]
 """How much of a job's log is wanted: all to its end, what there is, none."""
+
+
+def check_rank(job_id: str, num_nodes: int, rank: int) -> None:
+    """Raise `UsageError` unless a job has that rank."""
+    if rank >= num_nodes:
+        ran = f"ranks 0 to {num_nodes - 1}" if num_nodes > 1 else "one node, rank 0"
+        raise UsageError(
+            f"job {job_id} has {ran}, no {rank}", remedy="sky queue tells how many nodes a job has"
+        )
 
 
 def _quiet(stream: Stream) -> None:
@@ -91,8 +100,9 @@ class Engine:
         """The log of a job, from its beginning or its last `tail` lines, then as it grows if `follow`.
 
         `rank` is there for places of several hosts: here there is one. Raises `UsageError` when there is no
-        such job, and what `submit` raises.
+        such job or rank, and what `submit` raises.
         """
+        check_rank(job_id, 1, rank or 0)
         stream = Stream(job_id=job_id)
         self._converse(
             stream,

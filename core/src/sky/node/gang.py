@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
-from sky.errors import SkyError
+from sky.errors import SkyError, UsageError
 from sky.fanout import fan_out
 from sky.node import environment, protocol
-from sky.node.engine import CALL_SECONDS, Engine, OnState, Stream
+from sky.node.engine import CALL_SECONDS, Engine, OnState, Stream, check_rank
 from sky.node.ranks import Ranks, not_given
 from sky.types import Job, JobStatus, Place
 
@@ -78,7 +78,7 @@ class Gang:
         """As `Engine.logs`, of all ranks, each line with its rank; or of one, as it is."""
         first = self._engines[0]
         if rank:
-            return self._engines[rank].logs(f"@{self._token(job_id)}", out, follow, tail)
+            return self._engines[rank].logs(f"@{self._token(job_id, rank)}", out, follow, tail)
         first.on_ranks = lambda stream: None
         if rank == 0:
             return first.logs(job_id, out, follow, tail, on_state)
@@ -119,11 +119,13 @@ class Gang:
                 found = [(job_id, "stuck" if job_id == which or which == "all" else s) for job_id, s in found]
         return found
 
-    def _token(self, job_id: str) -> str:
+    def _token(self, job_id: str, rank: int) -> str:
+        """By which that rank knows the job. Raises `UsageError` when it has no such rank."""
         for status, directory in self.jobs():
             if status.id == job_id:
+                check_rank(job_id, status.num_nodes, rank)
                 return _token_of(directory)
-        return job_id  # no such job: the node will say so
+        raise UsageError(f"no job {job_id} on this cluster", remedy="sky queue lists its jobs")
 
 
 def _token_of(directory: str) -> str:
