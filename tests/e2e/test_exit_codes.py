@@ -6,12 +6,13 @@ Each failure of Sky's own is one or two lines on stderr, nothing on stdout, no t
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
+import places
 import pytest
+from places import EVERYWHERE, LOCAL, Place
 from sky_command import Done, Kubernetes, Sky, eventually
-
-LOCAL = ("--infra", "local", "-y")
 
 
 def expect_two_lines(done: Done, *parts: str, seconds: float = 10) -> None:
@@ -26,8 +27,15 @@ def expect_two_lines(done: Done, *parts: str, seconds: float = 10) -> None:
 # --- the job's own ------------------------------------------------------------------------------------
 
 
-def test_a_failing_job_fails_launch_exec_and_logs_with_its_code(sky: Sky) -> None:
-    sky("launch", "-c", "c", *LOCAL, "--", "sh", "-c", "exit 7", code=7)
+@pytest.fixture(params=EVERYWHERE)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    with places.place(request.param, tmp_path, request) as made:
+        yield made
+
+
+def test_a_failing_job_fails_launch_exec_and_logs_with_its_code(place: Place) -> None:
+    sky = place.sky
+    sky("launch", "-c", "c", *place.options, "--", "sh", "-c", "exit 7", code=7)
     sky("exec", "c", "--", "sh", "-c", "exit 8", code=8)
     sky("exec", "c", "kill -KILL $$", code=137)
     sky("logs", "c", code=137)
@@ -36,15 +44,17 @@ def test_a_failing_job_fails_launch_exec_and_logs_with_its_code(sky: Sky) -> Non
     sky("exec", "c", "--", "no-such-program", code=127)
 
 
-def test_a_failing_setup_fails_the_launch_with_its_code_and_run_is_not_started(sky: Sky) -> None:
+def test_a_failing_setup_fails_the_launch_with_its_code_and_run_is_not_started(place: Place) -> None:
+    sky = place.sky
     (sky.project / "t.yaml").write_text("setup: exit 9\nrun: echo never\n")
-    done = sky("launch", "-c", "c", *LOCAL, "t.yaml", code=9)
+    done = sky("launch", "-c", "c", *place.options, "t.yaml", code=9)
     assert "never" not in done.out and "FAILED_SETUP" in done.err
     assert sky("logs", "c", "1", "--status", code=9).out == "1 FAILED_SETUP\n"
 
 
-def test_a_cancelled_job_is_123_for_whoever_follows_it(sky: Sky) -> None:
-    launch = sky.start("launch", "-c", "c", *LOCAL, "--", "sleep", "600")
+def test_a_cancelled_job_is_123_for_whoever_follows_it(place: Place) -> None:
+    sky = place.sky
+    launch = sky.start("launch", "-c", "c", *place.options, "--", "sleep", "600")
     launch.until("job 1")
     logs = sky.start("logs", "c", "1")
     eventually(lambda: "RUNNING" in sky("queue", "c").out)
@@ -54,8 +64,9 @@ def test_a_cancelled_job_is_123_for_whoever_follows_it(sky: Sky) -> None:
     sky("logs", "c", "1", "--status", code=123)
 
 
-def test_a_detached_job_is_0_whatever_comes_of_it(sky: Sky) -> None:
-    sky("launch", "-c", "c", *LOCAL, "-d", "--", "false")
+def test_a_detached_job_is_0_whatever_comes_of_it(place: Place) -> None:
+    sky = place.sky
+    sky("launch", "-c", "c", *place.options, "-d", "--", "false")
     sky("exec", "c", "-d", "--", "false")
     sky("logs", "c", "2", code=1)
 

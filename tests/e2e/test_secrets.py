@@ -7,6 +7,7 @@ server shows it, a dry run, and the job's directory after its end.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import threading
@@ -14,8 +15,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import places
 import pytest
+from places import EVERYWHERE, Place
 from sky_command import Kubernetes, Sky
+from ssh_home import Hosts
 
 JOB = 'printf "%s\\n" "${X_TOKEN%%-*}" "${X_SECRET%%-*}"; sleep 0.5'
 
@@ -40,7 +44,8 @@ class Values:
     def expect_none_below(self, directory: Path) -> None:
         for path in directory.rglob("*"):
             if path.is_file():
-                self.expect_none(str(path), path.read_bytes())
+                with contextlib.suppress(FileNotFoundError):  # others use the hosts, too
+                    self.expect_none(str(path), path.read_bytes())
 
 
 OPTIONS = ("--env", "X_TOKEN", "--secret", "X_SECRET")
@@ -48,7 +53,7 @@ OPTIONS = ("--env", "X_TOKEN", "--secret", "X_SECRET")
 
 @contextmanager
 def command_lines(values: Values) -> Iterator[list[str]]:
-    """Every command line on this machine (pods are processes here, too) that holds a value while inside."""
+    """Every command line on this machine (pods and hosts are processes here, too) that holds a value while inside."""
     caught: list[str] = []
     stop = threading.Event()
 
@@ -71,36 +76,56 @@ def command_lines(values: Values) -> Iterator[list[str]]:
         thread.join()
 
 
-@pytest.mark.parametrize("place", ["local", "kubernetes"])
+@pytest.mark.parametrize("kind", EVERYWHERE)
 def test_values_are_in_the_jobs_environment_and_nowhere_else(
-    place: str, request: pytest.FixtureRequest, small: tuple[str, ...]
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    sky: Sky = request.getfixturevalue("sky" if place == "local" else "kube_sky")
-    options = ("--infra", "local", "-y") if place == "local" else small
+    with places.place(kind, tmp_path, request) as place:
+        expect_nowhere_else(place, request)
+
+
+def expect_nowhere_else(place: Place, request: pytest.FixtureRequest) -> None:
+    sky = place.sky
     values = Values()
     env = {**values.given, "SKY_DEBUG": "1", "SKY_TRACE_HOOKS": "1"}
     with command_lines(values) as caught:
-        done = sky("launch", "-c", "c", *options, *OPTIONS, "--", "sh", "-c", JOB, env=env)
+        done = sky("launch", "-c", "c", *place.options, *OPTIONS, "--", "sh", "-c", JOB, env=env)
         again = sky("exec", "c", *OPTIONS, "--", "sh", "-c", JOB, env=env)
     assert done.out == again.out == "envvalue\nsecretvalue\n", done
     assert not caught, f"a command line held a value: {caught[0]}"
     for which in (done, again):
         values.expect_none("what was printed", which.raw + which.raw_err)
     values.expect_none_below(sky.state)
+    values.expect_none_below(sky.home)
     for argv in (("status", "-o", "json"), ("queue", "c", "-o", "json"), ("status", "-v")):
         values.expect_none(f"sky {argv}", sky(*argv).raw)
-    if place == "local":
+    if place.kind == "local":
         values.expect_none_below(sky.data)
+    elif place.kind == "ssh":
+        runtime = Path(sky.extra["XDG_RUNTIME_DIR"])
+        assert any(path.is_socket() for path in runtime.rglob("*"))
+        values.expect_none("names of sockets", "\n".join(map(str, runtime.rglob("*"))))
+        values.expect_none_below(runtime)
+        expect_none_on_hosts(place, request.getfixturevalue("ssh_hosts"), values)
     else:
         kubernetes: Kubernetes = request.getfixturevalue("kubernetes")
         values.expect_none("the pod", json.dumps(kubernetes.pods_of(sky.user)))
     # Not the value itself, which would be in the script that looks.
     pattern = f"[0-9a-f]{{12}}{values.secret[-4:]}"
-    where = "/var/sky ../../node"
+    where = "/var/sky ../../node ../.sky-node"
     look = sky(
         "exec", "c", f"grep -rlE '{pattern}' {where} 2>/dev/null; ls -d {where} 2>/dev/null | grep -c ."
     )
     assert look.out == "1\n", f"left on the node: {look.out}"
+
+
+def expect_none_on_hosts(place: Place, hosts: Hosts, values: Values) -> None:
+    """The lease, and all else that the account and the host's daemons keep there."""
+    (leased,) = place.existing()
+    name = leased.partition(":")[0]
+    for root in ("tmp", "home"):
+        values.expect_none_below(hosts.state / "hosts" / name / root)
+    values.expect_none("sshd's log", hosts.on(name, "cat /run/sshd.log"))
 
 
 def test_a_dry_run_shows_the_names_and_no_values(kube_sky: Sky) -> None:
