@@ -78,7 +78,8 @@ class Gang:
         """As `Engine.logs`, of all ranks, each line with its rank; or of one, as it is."""
         first = self._engines[0]
         if rank:
-            return self._engines[rank].logs(f"@{self._token(job_id, rank)}", out, follow, tail)
+            token = self._token(job_id, rank)
+            return self._engines[rank].logs(f"@{token}", out, follow, tail)
         first.on_ranks = lambda stream: None
         if rank == 0:
             return first.logs(job_id, out, follow, tail, on_state)
