@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import uuid
@@ -37,6 +38,8 @@ class Hosts:
     """The hosts themselves, not by ssh. They are shared: break them within `destroying()` only."""
 
     state: Path = STATE
+    broken: bool = False
+    """Whether `destroying` was used within the present `shared`."""
     _lock: IO[str] | None = field(default=None, repr=False)
 
     def script(self, *words: str, seconds: float = 60) -> str:
@@ -70,6 +73,7 @@ class Hosts:
         with LOCK.open("a") as self._lock:
             fcntl.flock(self._lock, fcntl.LOCK_SH)
             self.up()
+            self.broken = False
             yield
         self._lock = None
 
@@ -79,6 +83,7 @@ class Hosts:
         assert self._lock is not None
         # This lets go of what we share first: of two who ask, both get it, one after the other.
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self.broken = True
         try:
             self.up()
             yield
@@ -120,26 +125,34 @@ def ssh_home(root: Path, hosts: Hosts) -> Iterator[Sky]:
             yield made
         finally:
             made.clean()
-            disconnect(Path(runtime))
+            disconnect(Path(runtime), by_force=hosts.broken)
             for name in NAMES:  # a host's /tmp is a directory of the testbed's
                 shutil.rmtree(hosts.state / "hosts" / name / lease_dir.lstrip("/"), ignore_errors=True)
 
 
-def disconnect(runtime: Path) -> None:
-    """Close the connections whose sockets are there; fails if one stays."""
+def disconnect(runtime: Path, *, by_force: bool) -> None:
+    """Close the connections whose sockets are there; fails if one stays.
+
+    A connection that was being made to a host without network outlives the command that wanted it; when the host
+    is back it has no socket of its own if a later command was faster. `by_force` ends those, too.
+    """
     for socket in (runtime / "sky-ssh").glob("*"):
         if socket.is_socket():
             exit_ = ["ssh", "-F", "none", "-S", str(socket), "-O", "exit", "host"]
             subprocess.run(exit_, capture_output=True, timeout=20, check=False)
+    if by_force:
+        for pid in masters(runtime):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
     eventually(lambda: not masters(runtime), 10, f"ssh still runs: {masters(runtime)}")
 
 
-def masters(runtime: Path) -> list[str]:
-    """Programs that are connected by way of that directory."""
-    found = []
+def masters(runtime: Path) -> dict[int, str]:
+    """Programs that are connected by way of that directory, by pid."""
+    found = {}
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             words = file.read_text(errors="replace").replace("\0", " ")
             if str(runtime / "sky-ssh") in words:
-                found.append(words)
+                found[int(file.parent.name)] = words
     return found
