@@ -157,7 +157,7 @@ MAY = {
     "exec-local": EXEC
     | {"sky.local", "sky.local.plugin", "sky.local.processes", "sky.local.runner", "sky.process"}
     | {"selectors", "subprocess"},
-    "exec-kubernetes": EXEC | CHANNEL | KUBERNETES,
+    "exec-kubernetes": EXEC | CHANNEL | KUBERNETES | {"sky.marks"},
 }
 NEVER = {
     # module: who must not be paid for by any of these

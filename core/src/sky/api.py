@@ -62,28 +62,31 @@ from sky.types import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from sky.asking import ask_each, limited
+    from sky.marks import MarkReader
     from sky.node.caller import end_jobs_over
     from sky.process import run_process
     from sky.transfer import transfer_over
 
 hookimpl = pluggy.HookimplMarker("sky")
 
+_TOOLS = {
+    # What helps to implement hooks, imported on first use: a command pays only for what it does.
+    "MarkReader": "sky.marks",
+    "ask_each": "sky.asking",
+    "end_jobs_over": "sky.node.caller",
+    "limited": "sky.asking",
+    "run_process": "sky.process",
+    "transfer_over": "sky.transfer",
+}
+
 
 def __getattr__(name: str) -> object:
-    # Imported on first use: a command pays only for what it does.
-    if name == "transfer_over":
-        from sky.transfer import transfer_over
+    if name not in _TOOLS:
+        raise AttributeError(f"module 'sky.api' has no attribute {name!r}")
+    import importlib
 
-        return transfer_over
-    if name == "end_jobs_over":
-        from sky.node.caller import end_jobs_over
-
-        return end_jobs_over
-    if name == "run_process":
-        from sky.process import run_process
-
-        return run_process
-    raise AttributeError(f"module 'sky.api' has no attribute {name!r}")
+    return getattr(importlib.import_module(_TOOLS[name]), name)
 
 
 __all__ = [
@@ -114,6 +117,7 @@ __all__ = [
     "JobStatus",
     "LaunchSpec",
     "LoginExpired",
+    "MarkReader",
     "NoCapacity",
     "NotPermitted",
     "NotSupported",
@@ -135,8 +139,10 @@ __all__ = [
     "TransferResult",
     "Unreachable",
     "UsageError",
+    "ask_each",
     "end_jobs_over",
     "hookimpl",
+    "limited",
     "run_process",
     "transfer_over",
 ]

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sky_kubernetes.wrapper import WRAPPER, MarkReader, Nonce
+from sky.api import MarkReader
+from sky_kubernetes.wrapper import WRAPPER, Nonce
 
 
 def read(nonce: Nonce, pieces: list[bytes]) -> tuple[bytes, MarkReader]:
     written = bytearray()
-    reader = MarkReader(nonce, written.extend)
+    reader = MarkReader(nonce.mark, written.extend, begun=True)
     for piece in pieces:
         reader.feed(piece)
     reader.finish()

@@ -6,8 +6,17 @@ import base64
 import binascii
 import json
 
-from sky.api import Context, CredentialsError, CredentialStatus, SkyError, TimedOut, Unreachable, UsageError
-from sky_kubernetes import api_client, kubeconfig, parallel
+from sky.api import (
+    Context,
+    CredentialsError,
+    CredentialStatus,
+    SkyError,
+    TimedOut,
+    Unreachable,
+    UsageError,
+    ask_each,
+)
+from sky_kubernetes import api_client, kubeconfig
 from sky_kubernetes.settings import allowed_contexts, load_kubeconfig, settings
 
 _PROBE_SECONDS = 8.0
@@ -36,7 +45,8 @@ def check_credentials(ctx: Context) -> CredentialStatus:
         return CredentialStatus(
             ok=False, reason="no context is allowed", remedy="set kubernetes.allowed_contexts"
         )
-    answers = parallel.each(ctx, names, _missing, _PROBE_SECONDS)
+    found = ask_each(ctx, names, _missing, _PROBE_SECONDS, kubeconfig.called)
+    answers = dict(zip(names, found, strict=True))
     good = [name for name, answer in answers.items() if answer == []]
     details = tuple(_line(name, answer) for name, answer in answers.items())
     if good:

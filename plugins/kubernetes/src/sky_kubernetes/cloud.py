@@ -21,8 +21,9 @@ from sky.api import (
     NotYet,
     Offer,
     SkyError,
+    ask_each,
 )
-from sky_kubernetes import api_client, labels, parallel, pinned
+from sky_kubernetes import api_client, kubeconfig, labels, pinned
 from sky_kubernetes.access import check_credentials, identity
 from sky_kubernetes.creation import run_instances
 from sky_kubernetes.merge import MAIN_CONTAINER
@@ -124,7 +125,8 @@ def list_clusters(ctx: Context, tags: Mapping[str, str]) -> list[Allocation]:
     no context answers, what the first fails with is raised.
     """
     names = allowed_contexts(ctx, load_kubeconfig(ctx))
-    answers = parallel.each(ctx, names, functools.partial(_list_in, tags), _LIST_SECONDS)
+    replies = ask_each(ctx, names, functools.partial(_list_in, tags), _LIST_SECONDS, kubeconfig.called)
+    answers = dict(zip(names, replies, strict=True))
     found: dict[tuple[str, ...], Allocation] = {}
     for allocations in _answered(ctx, answers):
         for allocation in allocations:

@@ -18,6 +18,7 @@ __all__ = [
     "ContextRef",
     "Kubeconfig",
     "Secret",
+    "called",
     "default_paths",
     "load",
     "reveal",
@@ -79,6 +80,11 @@ class Kubeconfig:
         if ref.problem:
             raise UsageError(f"Kubernetes context {wanted!r}: {ref.problem}", remedy="mend the kubeconfig")
         return ref
+
+
+def called(context: str) -> str:
+    """A context, in messages."""
+    return f"Kubernetes context {context!r}"
 
 
 def default_paths() -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from sky.api import (
     ConnectionLost,
     Context,
     Host,
+    MarkReader,
     ProgramMissing,
     SkyError,
     UsageError,
@@ -101,8 +102,8 @@ class _Run:
 
     def go(self, stdout: BinaryIO, stderr: BinaryIO) -> int:
         channel = self._open()
-        out = wrapper.MarkReader(self._nonce, stdout.write)
-        err = wrapper.MarkReader(self._nonce, stderr.write)
+        out = MarkReader(self._nonce.mark, stdout.write, begun=True)
+        err = MarkReader(self._nonce.mark, stderr.write, begun=True)
         pump = self._start_stdin(channel)
         ended = False
         try:
@@ -130,9 +131,7 @@ class _Run:
 
         return StdinPump(self._stdin, wrapper.CHUNK)
 
-    def _pump(
-        self, channel: Channel, pump: StdinPump | None, out: wrapper.MarkReader, err: wrapper.MarkReader
-    ) -> None:
+    def _pump(self, channel: Channel, pump: StdinPump | None, out: MarkReader, err: MarkReader) -> None:
         """Move bytes until both marks are there or the channel ends."""
         readers = {STDOUT: out, STDERR: err}
         while not channel.closed and (out.result is None or err.result is None):
@@ -161,7 +160,7 @@ class _Run:
         elif channel.protocol.startswith("v5"):
             channel.send(exec_channel.CLOSE, bytes((STDIN,)))
 
-    def _code(self, out: wrapper.MarkReader, err: wrapper.MarkReader) -> int:
+    def _code(self, out: MarkReader, err: MarkReader) -> int:
         result = out.result
         if result is not None and result == err.result:
             if result.isdigit() and int(result) <= 255:

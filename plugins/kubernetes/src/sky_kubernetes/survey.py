@@ -7,8 +7,19 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from sky.api import Context, Feasibility, NotPermitted, Offer, Rejection, Request, SkyError, TimedOut
-from sky_kubernetes import api_client, feasibility, parallel
+from sky.api import (
+    Context,
+    Feasibility,
+    NotPermitted,
+    Offer,
+    Rejection,
+    Request,
+    SkyError,
+    TimedOut,
+    ask_each,
+    limited,
+)
+from sky_kubernetes import api_client, feasibility, kubeconfig, parallel
 from sky_kubernetes.rejections import CLOUD
 from sky_kubernetes.settings import allowed_contexts, load_kubeconfig, settings
 
@@ -31,7 +42,8 @@ def feasible(ctx: Context, request: Request) -> Feasibility:
             reason = "isn't an allowed context (kubernetes.allowed_contexts; by default the current one)"
             return Feasibility(rejections=(_context_rejection(request.region, "context", reason, names),))
         names = (request.region,)
-    answers = parallel.each(ctx, names, functools.partial(_survey, request), _FEASIBLE_SECONDS)
+    found = ask_each(ctx, names, functools.partial(_survey, request), _FEASIBLE_SECONDS, kubeconfig.called)
+    answers = dict(zip(names, found, strict=True))
     offers: list[Offer] = []
     rejections: list[Rejection] = []
     for name, answer in answers.items():
@@ -67,7 +79,7 @@ def _all_pods(ctx: Context, name: str) -> list[dict[str, Any]] | None:
     """Pods of all namespaces that may hold something; None if that may not be known, or not in time."""
     assert ctx.deadline is not None
     seconds = _PODS_SHARE * (ctx.deadline - time.monotonic())
-    with api_client.connect(parallel.limited(ctx, seconds), name) as api:
+    with api_client.connect(limited(ctx, seconds), name) as api:
         try:
             query = {"resourceVersion": _CACHED, "fieldSelector": _UNFINISHED}
             return list(api.list_all("/api/v1/pods", **query)["items"])

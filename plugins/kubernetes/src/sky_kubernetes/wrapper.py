@@ -1,4 +1,4 @@
-"""What runs around every command in a pod, and the reader of the marks that it leaves.
+"""What runs around every command in a pod, whose marks `sky.api.MarkReader` reads.
 
 Why a wrapper at all: the API server reports success with half of the output when the container runtime
 restarts; it can't close a program's stdin (protocol v4); it leaves programs running when the client goes;
@@ -9,7 +9,6 @@ with a mark that carries the exit code. Without both marks nothing is believed.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 # Arguments: half a mark, the other half, mode (`e` stdin framed, `o` stdin as it is), work directory, argv.
 # A mark is never whole in argv, so that a program which prints the process list doesn't print a mark.
@@ -64,67 +63,3 @@ class Nonce:
 def frame(data: bytes) -> bytes:
     """A piece of stdin as mode `e` expects it; of nothing: its end."""
     return b"%d\n" % len(data) + data
-
-
-class MarkReader:
-    """Takes one stream apart: bytes of the program to `write`, marks to itself.
-
-    Holds back only bytes that may be the beginning of a mark. What follows the last mark is of processes
-    that outlived the program, and is dropped.
-    """
-
-    _MOST = 24  # characters of what a mark carries
-
-    def __init__(self, nonce: Nonce, write: Callable[[bytes], object]) -> None:
-        self._mark = nonce.mark
-        self._write = write
-        self._held = b""
-        self.result: str | None = None
-        """What the last mark carries: an exit code, or a word; None while there was none."""
-        self.process_group: int | None = None
-        """As announced in mode `o`."""
-
-    def feed(self, data: bytes) -> None:
-        """Take the next bytes, of any number."""
-        if self.result is not None:
-            return
-        data = self._held + data if self._held else data
-        self._held = b""
-        while (start := data.find(self._mark)) >= 0:
-            tail = start + len(self._mark)
-            rest = data[tail : tail + self._MOST]
-            told, newline, _ = rest.partition(b"\n")
-            unlike = bool(rest) and rest[:1] not in b":@"
-            if unlike or (not newline and len(rest) == self._MOST):
-                self._emit(data[: start + 1])  # only looks like one
-                data = data[start + 1 :]
-                continue
-            self._emit(data[:start])
-            if not newline:
-                self._held = data[start:]
-                return
-            data = data[tail + len(told) + 1 :]
-            value = told[1:].decode("ascii", "replace")
-            if told[:1] == b":":
-                self.result = value
-                return
-            if value.isdigit():
-                self.process_group = int(value)
-        keep = self._beginning(data)
-        self._held = data[len(data) - keep :]
-        self._emit(data[: len(data) - keep])
-
-    def finish(self) -> None:
-        """The stream has ended: what was held back is the program's own."""
-        if self.result is None:
-            held, self._held = self._held, b""
-            self._emit(held)
-
-    def _emit(self, data: bytes) -> None:
-        if data:
-            self._write(data)
-
-    def _beginning(self, data: bytes) -> int:
-        """How many last bytes may be the beginning of a mark."""
-        start = data.rfind(b"\x1e", max(0, len(data) - len(self._mark) + 1))
-        return len(data) - start if start >= 0 and self._mark.startswith(data[start:]) else 0

@@ -13,8 +13,9 @@ import pytest
 import yaml
 from kubernetes_stub import StubServer
 
-from sky.api import Request, SkyError, TimedOut, Unreachable, UsageError
-from sky_kubernetes import cloud, parallel
+from sky.api import Request, SkyError, TimedOut, Unreachable, UsageError, ask_each
+from sky_kubernetes import cloud
+from sky_kubernetes.kubeconfig import called
 
 DEAD = "https://127.0.0.1:1"
 OTHER_ADDRESS = "https://10.81.0.1:6443"
@@ -221,11 +222,11 @@ def test_a_check_that_reaches_nobody_raises_and_the_user_is_known_offline(
 def test_a_context_that_hangs_past_its_time_is_named_not_waited_for(lab: Any) -> None:
     never = threading.Event()
     begun = time.monotonic()
-    answers = parallel.each(
-        lab.ctx(), ("stuck", "quick"), lambda _, name: name == "quick" or never.wait(30), seconds=1
+    stuck, quick = ask_each(
+        lab.ctx(), ("stuck", "quick"), lambda _, name: name == "quick" or never.wait(30), 1, called
     )
     assert time.monotonic() - begun < 2
     never.set()
-    assert answers["quick"] is True
-    assert isinstance(answers["stuck"], TimedOut)
-    assert "'stuck'" in answers["stuck"].message
+    assert quick is True
+    assert isinstance(stuck, TimedOut)
+    assert "'stuck'" in stuck.message

@@ -9,8 +9,8 @@ from __future__ import annotations
 import stat
 from collections.abc import Sequence
 
-from sky.api import Context, CredentialStatus, SkyError, UsageError
-from sky_ssh import facts, first_contact, parallel
+from sky.api import Context, CredentialStatus, SkyError, UsageError, ask_each
+from sky_ssh import facts, first_contact
 from sky_ssh.leasing import sudo_refused
 from sky_ssh.pools import Machine, Pool, load, pools_file
 
@@ -30,7 +30,7 @@ def check_credentials(ctx: Context) -> CredentialStatus:
             remedy="write one, or launch on hosts of your ssh config: --infra ssh/HOST[,HOST…]",
         )
     machines = [machine for pool in pools for machine in pool.machines]
-    answers = iter(parallel.each(ctx, machines, first_contact.look, _SECONDS))
+    answers = iter(ask_each(ctx, machines, first_contact.look, _SECONDS))
     lines, usable = [], 0
     for pool in pools:
         for machine in pool.machines:

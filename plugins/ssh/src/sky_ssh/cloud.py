@@ -23,8 +23,9 @@ from sky.api import (
     ProvisioningFailed,
     SkyError,
     Unreachable,
+    ask_each,
 )
-from sky_ssh import facts, lease, parallel
+from sky_ssh import facts, lease
 from sky_ssh.about import CLOUD
 from sky_ssh.lease import Node, Seen
 from sky_ssh.leasing import ASK_SECONDS, give_back, named, run_instances
@@ -115,7 +116,7 @@ def _host(node: Node, seen: Seen) -> Host:
 def _ask_all(ctx: Context, allocation: Allocation) -> list[tuple[Node, Answer]]:
     """Each host that the cluster may be on, and what it says of its lease."""
     nodes = _targets(ctx, allocation)
-    answers = parallel.each(
+    answers = ask_each(
         ctx, nodes, lambda inner, t: lease.ask(inner, t, "show", id=allocation.id), ASK_SECONDS
     )
     return list(zip(nodes, answers, strict=True))
@@ -140,7 +141,7 @@ def list_clusters(ctx: Context, tags: Mapping[str, str]) -> list[Allocation]:
     raised.
     """
     nodes = _known(ctx)
-    answers = parallel.each(ctx, nodes, lambda inner, t: lease.ask(inner, t, "show"), _LIST_SECONDS)
+    answers = ask_each(ctx, nodes, lambda inner, t: lease.ask(inner, t, "show"), _LIST_SECONDS)
     asked = list(zip(nodes, answers, strict=True))
     errors = _errors(asked)
     if errors and len(errors) == len(asked):
@@ -203,7 +204,7 @@ def terminate_instances(ctx: Context, allocation: Allocation) -> None:
         give_back(inner, allocation.id, node)
         return ours
 
-    answers = parallel.each(ctx, nodes, end, _END_SECONDS)
+    answers = ask_each(ctx, nodes, end, _END_SECONDS)
     facts.forget(ctx, nodes)
     errors = [(t, a) for t, a in zip(nodes, answers, strict=True) if isinstance(a, SkyError)]
     if not errors or sum(answer is True for answer in answers) >= allocation.num_nodes:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sky.api import Accelerator, Context, SkyError
-from sky_ssh import devices, lease, parallel
+from sky.api import Accelerator, Context, SkyError, ask_each
+from sky_ssh import devices, lease
 from sky_ssh.pools import Machine
 
 _TTL_SECONDS = 3.0
@@ -61,7 +61,7 @@ def survey(ctx: Context, machines: Sequence[Machine]) -> list[Facts]:
 
     left = SURVEY_SECONDS if ctx.deadline is None else ctx.deadline - time.monotonic()
     seconds = max(0.1, min(SURVEY_SECONDS, left) - _SPARE_SECONDS)
-    answers = parallel.each(ctx, machines, look, seconds)
+    answers = ask_each(ctx, machines, look, seconds)
     return [
         Facts(machine, None, answer) if isinstance(answer, SkyError) else Facts(machine, answer)
         for machine, answer in zip(machines, answers, strict=True)

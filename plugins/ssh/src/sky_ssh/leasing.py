@@ -22,8 +22,9 @@ from sky.api import (
     SkyError,
     TimedOut,
     Unreachable,
+    ask_each,
 )
-from sky_ssh import facts, lease, parallel
+from sky_ssh import facts, lease
 from sky_ssh.about import CLOUD
 from sky_ssh.lease import Node, Seen
 from sky_ssh.pools import Machine, load
@@ -121,7 +122,7 @@ class _Attempt:
         """What is held already, by rank (and made ready), and what is free. Also whether sudo would work."""
         held: dict[int, Node] = {}
         free: list[Node] = []
-        answers = parallel.each(self.ctx, nodes, self._show, ASK_SECONDS)
+        answers = ask_each(self.ctx, nodes, self._show, ASK_SECONDS)
         for node, seen in zip(nodes, answers, strict=True):
             if isinstance(seen, SkyError):
                 self.failures[node.name] = seen
@@ -162,9 +163,7 @@ class _Attempt:
         )
         taken, self.taken = self.taken, []
         # What fails here carries the cluster's id: terminating the cluster finds it.
-        parallel.each(
-            ctx, taken, lambda inner, t: give_back(inner, self.spec.cluster_id, t), _GIVE_BACK_SECONDS
-        )
+        ask_each(ctx, taken, lambda inner, t: give_back(inner, self.spec.cluster_id, t), _GIVE_BACK_SECONDS)
 
     # --- one host -------------------------------------------------------------------------------------
 

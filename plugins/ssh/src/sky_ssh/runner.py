@@ -15,6 +15,7 @@ from sky.api import (
     ConnectionLost,
     Context,
     Host,
+    MarkReader,
     ProgramMissing,
     SkyError,
     UsageError,
@@ -23,7 +24,7 @@ from sky.api import (
 from sky_ssh import connection, options
 from sky_ssh.address import Target
 from sky_ssh.connection import Master
-from sky_ssh.wrapper import KILL_GROUP, MarkReader, Wrapped
+from sky_ssh.wrapper import KILL_GROUP, Wrapped
 
 _KILL_SECONDS = 0.8
 """For telling a program to end when the user has given up: `sky_run` returns within a second."""

@@ -1,4 +1,4 @@
-"""What runs around every command on a host, and the reader of the marks that it leaves.
+"""What runs around every command on a host; `sky.api.MarkReader` reads the marks that it leaves.
 
 Why a wrapper at all: `ssh` says 255 both for its own failures and for a program's, and for one that a signal
 ended; it says 127 both for a missing program and for a program's own 127; a client that loses its master
@@ -10,7 +10,7 @@ sshd starts in whatever $HOME the account has. So a small POSIX script marks the
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from sky.api import UsageError
 
@@ -88,72 +88,3 @@ def encode(script: bytes) -> str:
 _ENCODED = [
     chr(byte) if 0x20 <= byte < 0x7F and chr(byte) not in "'\\!" else f"\\0{byte:03o}" for byte in range(256)
 ]
-
-
-class MarkReader:
-    """Takes one stream apart: what came before the beginning, bytes of the program to `write`, the end.
-
-    Holds back only bytes that may be the beginning of a mark. What follows the end is of processes that
-    outlived the program, and is dropped.
-    """
-
-    _MOST = 24  # characters of what a mark carries
-    _MOST_BEFORE = 1 << 16
-
-    def __init__(self, mark: bytes, write: Callable[[bytes], object]) -> None:
-        self._mark = mark
-        self._write = write
-        self._held = b""
-        self.before = b""
-        """What `ssh` or the login shell said before the program began, or instead."""
-        self.process_group: int | None = None
-        """Known once the program's shell has begun."""
-        self.result: str | None = None
-        """An exit code, or a word; None while there was no end."""
-
-    def feed(self, data: bytes) -> None:
-        """Take the next bytes, of any number."""
-        if self.result is not None:
-            return
-        data = self._held + data if self._held else data
-        self._held = b""
-        while (start := data.find(self._mark)) >= 0:
-            tail = start + len(self._mark)
-            told, newline, _ = data[tail : tail + self._MOST].partition(b"\n")
-            if (told and told[:1] not in b":@") or (not newline and len(told) == self._MOST):
-                self._emit(data[: start + 1])  # only looks like one
-                data = data[start + 1 :]
-                continue
-            self._emit(data[:start])
-            if not newline:
-                self._held = data[start:]
-                return
-            data = data[tail + len(told) + 1 :]
-            value = told[1:].decode("ascii", "replace")
-            if told[:1] == b":":
-                self.result = value
-                return
-            if value.isdigit():
-                self.process_group = int(value)
-        keep = self._beginning(data)
-        self._held = data[len(data) - keep :]
-        self._emit(data[: len(data) - keep])
-
-    write = feed
-
-    def finish(self) -> None:
-        """The stream has ended: what was held back is the program's own."""
-        if self.result is None:
-            held, self._held = self._held, b""
-            self._emit(held)
-
-    def _emit(self, data: bytes) -> None:
-        if self.process_group is None:
-            self.before = (self.before + data)[: self._MOST_BEFORE]
-        elif data:
-            self._write(data)
-
-    def _beginning(self, data: bytes) -> int:
-        """How many last bytes may be the beginning of a mark."""
-        start = data.rfind(b"\x1e", max(0, len(data) - len(self._mark) + 1))
-        return len(data) - start if start >= 0 and self._mark.startswith(data[start:]) else 0

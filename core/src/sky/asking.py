@@ -1,4 +1,4 @@
-"""The same question to many hosts at once, each guarded and each in its own time."""
+"""The same question to several places of one cloud at once (hosts, contexts, regions), each in its own time."""
 
 from __future__ import annotations
 
@@ -6,23 +6,15 @@ import dataclasses
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from sky.api import Context, SkyError, TimedOut
+from sky.errors import SkyError, TimedOut
+from sky.types import Context
 
-
-class Named(Protocol):
-    """A host of some kind."""
-
-    @property
-    def name(self) -> str:
-        """For people."""
-
-
-K = TypeVar("K", bound=Named)
+K = TypeVar("K")
 T = TypeVar("T")
 AT_ONCE = 32
-"""Connections that are being made at the same moment; more would only wait for each other here."""
+"""Questions at the same moment: more connections would only wait for each other."""
 _MARGIN_SECONDS = 0.1
 
 
@@ -32,13 +24,17 @@ def limited(ctx: Context, seconds: float) -> Context:
     return dataclasses.replace(ctx, deadline=latest if ctx.deadline is None else min(latest, ctx.deadline))
 
 
-def each(
-    ctx: Context, items: Sequence[K], ask: Callable[[Context, K], T], seconds: float
+def ask_each(
+    ctx: Context,
+    places: Sequence[K],
+    ask: Callable[[Context, K], T],
+    seconds: float,
+    name: Callable[[K], str] = lambda place: str(getattr(place, "name", place)),
 ) -> list[T | SkyError]:
-    """What `ask(ctx, item)` returned or failed with, for each item in order. Blocks.
+    """What `ask(ctx, place)` returned or failed with, for each place in order. Blocks for about `seconds`.
 
-    Late ones are left behind and answered by `TimedOut`; anything but a `SkyError` is raised.
-    Raises `Cancelled`.
+    Late ones are left behind and answered by `TimedOut`, which calls the place what `name` says; anything but a
+    `SkyError` is raised. Raises `Cancelled`.
     """
     inner = limited(ctx, seconds)
     assert inner.deadline is not None
@@ -48,11 +44,13 @@ def each(
     def run(index: int) -> None:
         with turns:
             try:
-                answers[index] = ask(inner, items[index])
+                answers[index] = ask(inner, places[index])
             except BaseException as error:  # noqa: BLE001 -- handed to the caller, below
                 answers[index] = error
 
-    threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(len(items))]
+    threads = [
+        threading.Thread(target=run, args=(i,), name="sky-ask", daemon=True) for i in range(len(places))
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -60,8 +58,8 @@ def each(
             thread.join(min(left, 0.5))
             ctx.cancel.check()
     ctx.cancel.check()
-    late = [TimedOut(f"{item.name}: no answer within {seconds:.2g} s") for item in items]
-    return [_result(answers.get(i, late[i])) for i in range(len(items))]
+    late = [TimedOut(f"{name(place)}: no answer within {seconds:.2g} s") for place in places]
+    return [_result(answers.get(i, late[i])) for i in range(len(places))]
 
 
 def _result(answer: T | BaseException) -> T | SkyError:
