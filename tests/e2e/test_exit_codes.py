@@ -12,17 +12,8 @@ from pathlib import Path
 import places
 import pytest
 from places import EVERYWHERE, LOCAL, Place
-from sky_command import Done, Kubernetes, Sky, eventually
-
-
-def expect_two_lines(done: Done, *parts: str, seconds: float = 10) -> None:
-    assert done.out == "", done
-    lines = [line for line in done.err.splitlines() if not line.startswith("· ")]
-    assert 1 <= len(lines) <= 2 and lines[0].startswith("sky: "), done
-    for part in parts:
-        assert part in done.err, f"{part!r} isn't said: {done}"
-    assert done.seconds < seconds, f"{done.seconds:.1f} s: {done}"
-
+from said import expect_two_lines
+from sky_command import Kubernetes, Sky, eventually
 
 # --- the job's own ------------------------------------------------------------------------------------
 

@@ -202,6 +202,24 @@ def test_logs_sync_down_copies_each_log(up: Up) -> None:
     expect_output(path.read_text())
 
 
+def test_several_nodes_of_the_kind_run_it_together(up: Up, request: pytest.FixtureRequest) -> None:
+    task = TASK.replace("$SKYPILOT_NODE_RANK", "$SKYPILOT_NODE_RANK of $SKYPILOT_NUM_NODES")
+    (up.sky.project / "two.yaml").write_text(f"num_nodes: 2\n{task}")
+    done = up.sky("launch", "-c", "two", *up.other, "two.yaml", code=None)
+    if "bare" in request.node.name:
+        assert done.code == 125 and "nc" in done.out, "there is nothing that can listen"
+    else:
+        assert done.code == 0, done
+        for rank in range(2):
+            lines = [
+                text
+                for who, _, text in (it.partition(") ") for it in done.out.splitlines())
+                if who[-1:] == str(rank)
+            ]
+            expect_output("\n".join(lines).replace(f" {rank} of 2", " 0"))
+    assert up.sky("down", "two", "-y").out == "two: gone\n"
+
+
 def test_down_leaves_nothing(up: Up) -> None:
     (mine,) = up.place.existing()
     up.sky("launch", "-c", "other", *up.other, "--", "true")

@@ -171,6 +171,21 @@ def test_a_home_that_cannot_be_written_is_replaced(lab: Lab, make_context: MakeC
         lab.on("h3", "chmod 755 /home/labdash; rm -r /tmp/sky-work")
 
 
+def test_a_home_that_another_account_has_prepared_is_not_entered(lab: Lab, make_context: MakeContext) -> None:
+    """Its name can be guessed, and whose profile is read there is who runs."""
+    host = lab.plain("10.77.0.13", user="labdash")
+    lab.on(
+        "h3", "chmod 500 /home/labdash; d=/tmp/sky-node-2002; mkdir -p -m 777 $d/home; chown 2000 $d $d/home"
+    )
+    try:
+        for prepared in ("", "chown 2002 /tmp/sky-node-2002/home"):
+            lab.on("h3", prepared)
+            with pytest.raises(SkyError, match=r"neither .HOME nor /tmp is writable"):
+                Ran(make_context(), host, "true")
+    finally:
+        lab.on("h3", "chmod 755 /home/labdash; rm -r /tmp/sky-node-2002")
+
+
 # --- ways --------------------------------------------------------------------------------------------
 
 

@@ -51,14 +51,14 @@ def _line(machine: Machine, answer: first_contact.Seen | SkyError) -> tuple[bool
         # Errors of connecting name the host themselves; here it's at the beginning of the line.
         message = answer.message.removeprefix(f"{machine.name}: ")
         return False, _joined(message, answer.remedy)
-    if not answer.writable:
-        return False, f"its home {answer.home!r} can't be written to; let the account have one that can be"
     if machine.sudo_required and answer.sudo not in ("free", "accepted"):
         error = sudo_refused(machine.name, answer.sudo)
         return False, _joined(error.message.removeprefix(f"{machine.name}: "), error.remedy)
     found = facts.Facts(machine, answer)
     told = [f"ok, {found.cpus:g} CPUs, {found.memory_gib:g} GiB, {found.accelerator or 'no GPUs'}"]
     told += [answer.whose] if answer.holder else []
+    if not answer.writable:
+        told.append(f"its home {answer.home!r} can't be written to: jobs get one below /tmp")
     if answer.sudo == "password":
         told.append("sudo asks for a password")
     if answer.sudo == "refused":

@@ -115,8 +115,6 @@ def _lacks(request: Request, one: Facts, kinds: Iterable[str]) -> Reason | None:
         assert one.error is not None
         remedy = f" ({one.error.remedy})" if one.error.remedy else ""
         return one.error.kind, one.error.message.replace("\n", " ") + remedy.replace("\n", " "), ()
-    if not one.seen.writable:
-        return "home", f"its home {one.seen.home!r} can't be written to", ()
     if request.instance_type and one.size.lower() != request.instance_type.lower():
         return "instance_type", f"is {one.size}", (one.size,)
     for rule in (_accelerator(request, one, kinds), _cpus(request, one), _memory(request, one)):

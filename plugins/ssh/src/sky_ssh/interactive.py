@@ -31,12 +31,11 @@ from sky_ssh.connection import Master
 from sky_ssh.runner import run
 
 _LOGIN = r"""
-[ -d "$HOME" ] && [ -w "$HOME" ] || { HOME=${w:-/tmp/sky-node-$(id -u)}/home; export HOME; mkdir -p "$HOME"; }
-cd "$HOME" 2>/dev/null
+GO_HOME || { echo "sky: the account has no directory that it can write to" >&2; exit 125; }
 [ ! -x "$w/askpass" ] || { SUDO_ASKPASS=$w/askpass; export SUDO_ASKPASS; }
 [ $# = 0 ] || exec "$@"
 exec "${SHELL:-sh}" -l
-"""
+""".replace("GO_HOME", wrapper.GO_HOME)
 _LISTENS = "sky: the port listens"
 
 

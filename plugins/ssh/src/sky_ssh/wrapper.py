@@ -14,6 +14,15 @@ from collections.abc import Sequence
 
 from sky.api import UsageError
 
+# A name in /tmp that can be guessed may have been taken by another account, which then decides what is run there.
+GO_HOME = r"""
+{ [ -d "$HOME" ] && [ -w "$HOME" ] || {
+  HOME=${w:-/tmp/sky-node-$(id -u)}/home; export HOME
+  (umask 077; mkdir -p "$HOME"); [ -O "$HOME" ] && { [ -n "$w" ] || [ -O "${HOME%/home}" ]; }
+}; } && cd "$HOME"
+""".strip()
+"""What a shell does first: it fails where the account has no directory of its own to be in. Reads $w."""
+
 # Variables: a and b, the halves of the mark (never whole in argv, so that a program which prints the process
 # list doesn't print a mark); w, the work directory. The positional parameters are the program's argv.
 # The traps are for a program that signals its whole group: it doesn't inherit them, and its end is still told.
@@ -23,15 +32,14 @@ exec 4>&2 2>/dev/null
 say() { printf '\036%s%s%s\n' $a $b "$1"; printf '\036%s%s%s\n' $a $b "$1" >&4; }
 trap : HUP INT TERM
 say @$$
-[ -d "$HOME" ] && [ -w "$HOME" ] || { HOME=${w:-/tmp/sky-node-$(id -u)}/home; export HOME; mkdir -p "$HOME"; }
-cd "$HOME" || { say :home; exit 125; }
+GO_HOME || { say :home; exit 125; }
 case $1 in */*) [ -f "$1" ] && [ -x "$1" ];; *) command -v "$1" >/dev/null;; esac || { say :missing; exit 127; }
 [ ! -x "$w/askpass" ] || { SUDO_ASKPASS=$w/askpass; export SUDO_ASKPASS; }
 (exec "$@" 2>&4 4>&-)
 c=$?
 say :$c
 exit $c
-"""
+""".replace("GO_HOME", GO_HOME)
 
 # bash, dash, tcsh and fish read these alike: no newline, no `!`, no quote or backslash but before a digit.
 _FROM_ARGUMENT = """exec sh -c 'eval "$(printf %%b "$0")"' '%s'"""

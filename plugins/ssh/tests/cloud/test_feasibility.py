@@ -17,10 +17,7 @@ def host(
     name: str, cpus: float, gib: float, gpus: int = 0, error: Exception | None = None, **more: Any
 ) -> Any:
     kind = more.pop("kind", "NVIDIA H100 80GB HBM3")
-    seen_keys: dict[str, Any] = {
-        key: more.pop(key) for key in ("holder", "document", "writable") if key in more
-    }
-    keys: dict[str, Any] = {"writable": True, **seen_keys}
+    keys: dict[str, Any] = {key: more.pop(key) for key in ("holder", "document") if key in more}
     seen = lease.Seen(cpus=cpus, memory_gib=gib, gpus=(kind,) * gpus, **keys)
     machine = Machine(name, {"host": name}, **more)
     return facts.Facts(machine, None, error) if error else facts.Facts(machine, seen)  # type: ignore[arg-type]
@@ -82,7 +79,6 @@ def test_who_holds_a_host_and_why_another_is_silent() -> None:
         Request(),
         host("a", 8, 32, holder="sky-dev-1", document=told),
         host("b", 0, 0, error=away),
-        host("c", 8, 32, writable=False),
         host("d", 8, 32, holder="?"),
     )
     assert offer is None
@@ -90,7 +86,6 @@ def test_who_holds_a_host_and_why_another_is_silent() -> None:
         ("leased", "leased by cluster 'dev' of ann@desk since yesterday"),
         ("leased", "leased by someone"),
         ("unreachable", "b: it doesn't answer (is it up?)"),
-        ("home", "its home '' can't be written to"),
     ]
 
 
