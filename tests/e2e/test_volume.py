@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import places
 import pytest
-from sky_command import SKY, SMALL, Kubernetes, Sky, kubernetes_home
+from sky_command import SKY, Sky
 
 from sky.api import Cache, CancelToken, Command, ConnectionLost, Context, Host
 from sky_kubernetes.plugin import KubernetesRunner
@@ -22,12 +23,12 @@ from sky_kubernetes.plugin import KubernetesRunner
 LIMIT_MIB = 150
 
 
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory, kubernetes: Kubernetes) -> Iterator[Sky]:
-    """A cluster `c` on Kubernetes."""
-    for sky in kubernetes_home(tmp_path_factory.mktemp("volume"), kubernetes):
-        sky("launch", "-c", "c", *SMALL)
-        yield sky
+@pytest.fixture(scope="module", params=["ssh", "kubernetes"])
+def up(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sky]:
+    """A cluster `c`, over each transport that is a connection."""
+    with places.place(request.param, tmp_path_factory.mktemp("volume"), request) as place:
+        place.sky("launch", "-c", "c", *place.options)
+        yield place.sky
 
 
 LAUNCH = """
@@ -78,7 +79,7 @@ def test_a_job_that_prints_much_costs_the_client_little(up: Sky, megabytes: int)
     code, got, digest, peak = measured(up, "exec", "c", line)
     assert (code, got, digest) == (5, size, expected(b"x", size))
     assert peak < LIMIT_MIB
-    up("exec", "c", ': > "$(ls -d /var/sky/j/*/log | head -1)"; rm -f /var/sky/j/*/log', code=None)
+    up("exec", "c", "rm -f /var/sky/j/*/log ~/.sky-node/c/*/j/*/log", code=None)
 
 
 @pytest.mark.parametrize("megabytes", [200, pytest.param(2000, marks=pytest.mark.soak)])
@@ -96,10 +97,11 @@ def test_a_big_file_goes_up_whole_and_costs_the_client_little(up: Sky, megabytes
 
 @pytest.mark.parametrize("runs", [200, pytest.param(1000, marks=pytest.mark.soak)])
 def test_many_runs_in_one_process_lose_no_byte_and_no_code(
-    up: Sky, runs: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    kube_sky: Sky, small: tuple[str, ...], runs: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("KUBECONFIG", up.extra["KUBECONFIG"])
-    (row,) = up("status", "-o", "json").json()["clusters"][0]["hosts"]
+    monkeypatch.setenv("KUBECONFIG", kube_sky.extra["KUBECONFIG"])
+    kube_sky("launch", "-c", "c", *small)
+    (row,) = kube_sky("status", "-o", "json").json()["clusters"][0]["hosts"]
     host = Host(**row)
     runner = KubernetesRunner()
     cache, tmp = Cache(), tmp_path
