@@ -17,7 +17,7 @@ LOCAL = ("--infra", "local", "-y")
 SSH = ("--infra", "ssh/lab", "-y")
 EVERYWHERE = ("local", "ssh", "kubernetes")
 ACCOUNT = "labdash"
-"""Ours on the SSH hosts: other tests may use `lab` meanwhile, whose ~/sky_workdir there is only one."""
+"""Ours on the SSH hosts; its homes are empty at first. Others may use `lab` meanwhile, which has one ~/sky_workdir."""
 
 
 @dataclass
@@ -55,11 +55,17 @@ def kubernetes(sky: Sky, server: Kubernetes) -> Place:
 
 
 def ssh(sky: Sky, hosts: Hosts, account: str = ACCOUNT) -> Place:
-    """The pool `lab`; `existing` are the leases, `HOST:CLUSTER_ID`."""
+    """The pool `lab`, the account's homes emptied; `existing` are the leases, `HOST:CLUSTER_ID`."""
     file = sky.state / "ssh_node_pools.yaml"
     pools = {name: {**pool, "user": account} for name, pool in json.loads(file.read_text()).items()}
     file.write_text(json.dumps(pools))
     lease_dir = pools["lab"]["lease_dir"].lstrip("/")
+    for name in NAMES:  # what other tests left there is in nobody's way
+        for path in (hosts.state / "hosts" / name / "home" / account).iterdir():
+            if path.is_dir() and not path.is_symlink() and path.name != ".ssh":
+                shutil.rmtree(path)
+            elif path.name != ".ssh":
+                path.unlink()
 
     def leases() -> list[str]:
         found = []

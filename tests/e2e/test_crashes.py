@@ -39,7 +39,10 @@ def intents(sky: Sky) -> list[tuple[str, bool]]:
 
 def kill_after(running: Running, moment: Callable[[], bool]) -> None:
     """SIGKILL as soon as `moment()`, unless it has ended before."""
-    eventually(lambda: moment() or running.process.poll() is not None)
+    deadline = time.monotonic() + 30
+    while not moment() and running.process.poll() is None:  # steps may take less than `eventually` waits
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
     running.process.kill()
     running.end()
 
