@@ -32,10 +32,12 @@ def _ssh(home: Path) -> Iterator[Result]:
 
 
 def _files(home: Path) -> Iterator[Result]:
-    with testbeds.ssh(home) as hosts:
-        yield from files.run(hosts) if hosts else ()
-    with testbeds.kubernetes() as pods:
-        yield from files.run(pods) if pods else ()
+    with tempfile.TemporaryDirectory() as name:
+        sources = files.make_sources(Path(name))
+        with testbeds.ssh(home) as hosts:
+            yield from files.run(hosts, sources) if hosts else ()
+        with testbeds.kubernetes() as pods:
+            yield from files.run(pods, sources) if pods else ()
 
 
 def _nodes(home: Path) -> Iterator[Result]:

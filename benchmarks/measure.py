@@ -42,11 +42,13 @@ def pair(
     *,
     unit: str = "x",
     runs: int = 15,
+    warm_up: bool = True,
     between: Callable[[], None] = lambda: None,
 ) -> Result:
-    """Run both `runs` times by turns, after one uncounted run of each; `between` is not timed. Blocks."""
+    """Run both `runs` times by turns, after one uncounted run of each, unless there is no `warm_up`; `between`
+    is not timed. Blocks."""
     result = Result(name, limit, unit)
-    for number in range(runs + 1):
+    for number in range(0 if warm_up else 1, runs + 1):
         for step, times in ((ours, result.ours), (floor, result.floor)):
             between()
             seconds = timed(step)

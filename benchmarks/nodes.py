@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.commands import SKY, down_all, sky, task_file
+from benchmarks.commands import SKY, sky, task_file
 from benchmarks.measure import Result, pair
 from benchmarks.testbeds import SSH, Kubernetes, Local
 
@@ -18,12 +18,12 @@ def run(bed: Local | SSH | Kubernetes) -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as name:
         new = ["env", "-C", name, SKY, "launch", "-c", "bench", *bed.ask, task_file(Path(name))]
         title = f"{bed.name}: new cluster of 3 nodes; of 1"
-        yield pair(title, [*new, "--num-nodes", "3"], new, LIMIT, runs=7, between=down_all)
-    down_all()
+        yield pair(title, [*new, "--num-nodes", "3"], new, LIMIT, runs=7, between=bed.down_all)
+    bed.down_all()
     sky("launch", "-c", "bench", *bed.ask, "--num-nodes", "3", "--", "true")
     try:
         execute = [SKY, "exec", "bench", "--num-nodes"]
         several, one = [*execute, "3", "--", "true"], [*execute, "1", "--", "true"]
         yield pair(f"{bed.name}: exec on 3 nodes; on 1", several, one, None, runs=9)
     finally:
-        down_all()
+        bed.down_all()

@@ -18,6 +18,7 @@ from benchmarks.commands import down_all, hosts, sky
 SCRIPTS = Path(__file__).resolve().parents[1] / "tests" / "testbed"
 CACHE = Path(os.environ.get("SKY_TESTBED") or Path.home() / ".cache/sky-testbed")
 DEBIAN, BUSYBOX = (f"docker.io/library/{name}:testbed" for name in ("debian", "busybox"))
+OURS = "sky.dev/cluster-name in (bench, bench-new)"
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,10 @@ class Local:
     name = "local"
     ask = ("--infra", "local", "-y")
 
+    def down_all(self) -> None:
+        """Leave no cluster, and nothing that still ends."""
+        down_all()
+
 
 class Kubernetes:
     """Pods of the testbed's cluster; KUBECONFIG is its."""
@@ -57,6 +62,12 @@ class Kubernetes:
         "-y",
     )
     ask_debian = (*ask[:3], f"docker:{DEBIAN}", "--cpus", "0.1", "--memory", "0.2", "-y")
+
+    def down_all(self) -> None:
+        """Leave no cluster, and nothing that still ends: pods that do would keep the machine busy."""
+        down_all()
+        command = [self.kubectl, "delete", "pods", "-l", OURS, "--ignore-not-found", "--wait"]
+        subprocess.run(command, check=True, capture_output=True)
 
     @contextlib.contextmanager
     def node(self, cluster: str) -> Iterator[Node]:
@@ -99,6 +110,10 @@ class SSH:
         }
         options = [word for key, value in told.items() for word in ("-o", f"{key}={value}")]
         return ["ssh", "-F", "none", "-T", *options, f"{self.user}@{self.addresses[0]}"]
+
+    def down_all(self) -> None:
+        """Leave no cluster; connections stay."""
+        down_all()
 
     def disconnect(self) -> None:
         """Close the connections that sky keeps."""
