@@ -14,8 +14,8 @@
 
 JOIN_SECONDS=60 # for all ranks to be connected
 BEAT_SECONDS=2  # at least so often each side says where it is
-DEAD_SECONDS=10 # who has said nothing for so long is lost
-STOP_SECONDS=3  # between TERM and KILL when the gang has failed
+DEAD_SECONDS=8  # who has said nothing for so long is lost
+STOP_SECONDS=2  # between TERM and KILL when the gang has failed
 OVER_SECONDS=8  # for the others to say that nothing lives
 rank=0 size=1
 
