@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sky.api import Quantity, Request
@@ -29,3 +31,10 @@ class TestRunner(RunnerConformance):
     config = CONFIG
     cloud = "kubernetes"
     request = SMALL
+
+
+@pytest.mark.usefixtures("cluster")
+class TestLifecycleOfTwoPods(CloudLifecycle):
+    plugin = "kubernetes"
+    config = CONFIG
+    request = replace(SMALL, num_nodes=2)
