@@ -52,10 +52,13 @@ def create(
     """
     failed: list[str] = []
     skipped: set[tuple[str, str | None, str | None]] = set()
+    last: SkyError | None = None
     for candidate in candidates:
         offer = candidate.offer
         if any(_covers(scope, candidate) for scope in skipped):
             continue
+        if last is not None:
+            session.warn(f"{failed[-1]}; trying the next")
         spec = new_spec(name, task, candidate)
         state.add(name, spec.cluster_id, offer.cloud, _stored(spec), _identity(session, offer.cloud), use)
         try:
@@ -70,10 +73,10 @@ def create(
                 zone = offer.zone if error.scope == "zone" else None
                 region = offer.region if error.scope in ("zone", "region") else None
                 skipped.add((offer.cloud, region, zone))
-            session.warn(f"{offer.cloud} {offer.region}: {error.message}")
         except BaseException as error:
             give_back_after(session, state, name, error)
             raise
+    assert last is not None, "there is a candidate"
     if len(failed) > 1:
         raise NothingFeasible("no candidate could be had: " + "; ".join(failed), remedy=last.remedy)
     raise last

@@ -110,7 +110,9 @@ def _exclude() -> None:
         content = _config().read_bytes()
         lines = content.splitlines(keepends=True)
         kept = b"".join(line for line in lines if line != _line())
-        if kept != content:
+        if kept != content and not kept and not _config().is_symlink():
+            _config().unlink()  # there was none before ours
+        elif kept != content:
             _replace(_config(), kept, 0o600)
 
 
