@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,39 +46,59 @@ def _fill(directory: Path) -> None:
 
 
 def run(bed: SSH | Kubernetes, sources: Sources) -> Iterator[Result]:
-    """Blocks. Both ways write to the same place; where all is to be sent, it's removed before each."""
+    """Blocks. Both ways write to the same place; where all is to be sent, it's removed before each.
+
+    Many files go to memory where there is enough: on a disk, two rounds tell how busy that is, and nothing of ours.
+    """
     with bed.node("bench") as node:
-        there = f"{node.home}/t"
-
-        def clean() -> None:
-            subprocess.run([*node.shell, "rm", "-rf", there], check=True, capture_output=True)
-
-        def compare(
-            what: str,
-            source: Path,
-            runs: int,
-            between: Callable[[], None] = lambda: None,
-            floor: list[str] | None = None,
-            warm_up: bool = True,
-        ) -> Result:
-            ours = [SKY, "rsync", str(source), "bench:t"]
-            plain = floor or _rsync(node, source, there)
-            title = f"{bed.name}: {what}{'' if floor else '; rsync'}"
-            return pair(title, ours, plain, LIMIT, runs=runs, warm_up=warm_up, between=between)
-
-        yield compare("1000 small files", sources.small, 7, clean)
-        yield compare("1000 small files, none changed", sources.small, 7)
-        yield compare("200 MB", sources.big, 5, clean)
-        yield compare("100,000 files", sources.many, 2, clean, warm_up=False)
-        yield compare("100,000 files, none changed", sources.many, 2)
+        lines = _Lines(bed.name, node, f"{node.home}/bench-{os.getpid()}")
+        yield lines.one("1000 small files", sources.small, 7)
+        yield lines.one("1000 small files, none changed", sources.small, 7, keep=True)
+        yield lines.one("200 MB", sources.big, 5)
         if isinstance(bed, Kubernetes):
-            on_it = " ".join(node.shell)
+            on_it, there = " ".join(node.shell), lines.there
             tar = f"tar cf - -C {sources.small} . | {on_it} sh -c 'mkdir {there} && tar xf - -C {there}'"
-            yield compare("1000 small files; tar", sources.small, 7, clean, ["sh", "-c", tar])
+            yield lines.one("1000 small files", sources.small, 7, plain=("tar", tar))
             cat = f"{on_it} sh -c 'mkdir {there} && cat >{there}/data' <{sources.big}/data"
-            yield compare("200 MB; cat", sources.big, 5, clean, ["sh", "-c", cat])
-        clean()
+            yield lines.one("200 MB", sources.big, 5, plain=("cat", cat))
+        lines.clean()
+        where = ""
+        if node.memory:
+            where, lines = ", to memory", _Lines(bed.name, node, f"{node.memory}/bench-{os.getpid()}")
+            yield lines.one(f"1000 small files{where}", sources.small, 7)
+        yield lines.one(f"100,000 files{where}", sources.many, 2, warm_up=False)
+        yield lines.one("100,000 files, none changed", sources.many, 2, keep=True)
+        lines.clean()
 
 
-def _rsync(node: Node, source: Path, there: str) -> list[str]:
-    return ["rsync", "-rlpt", "-e", node.remote_shell, f"{source}/", f"{node.rsync_host}:{there}"]
+@dataclass(frozen=True)
+class _Lines:
+    bed: str
+    node: Node
+    there: str
+    """A directory on the node."""
+
+    def one(
+        self,
+        what: str,
+        source: Path,
+        runs: int,
+        *,
+        keep: bool = False,
+        warm_up: bool = True,
+        plain: tuple[str, str] | None = None,
+    ) -> Result:
+        """`plain`: the floor's name and its shell line; rsync without one. `keep`: what is there stays."""
+        name, line = plain or ("rsync", shlex.join(self._rsync(source)))
+        between = (lambda: None) if keep else self.clean
+        ours = [SKY, "rsync", str(source), f"bench:{self.there}"]
+        title = f"{self.bed}: {what}; {name}"
+        floor = ["sh", "-c", line]
+        return pair(title, ours, floor, LIMIT, runs=runs, warm_up=warm_up, between=between)
+
+    def clean(self) -> None:
+        subprocess.run([*self.node.shell, "rm", "-rf", self.there], check=True, capture_output=True)
+
+    def _rsync(self, source: Path) -> list[str]:
+        host = f"{self.node.rsync_host}:{self.there}"
+        return ["rsync", "-rlpt", "-e", self.node.remote_shell, f"{source}/", host]

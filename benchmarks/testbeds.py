@@ -31,7 +31,9 @@ class Node:
     """As rsync's `-e` takes it."""
     rsync_host: str
     home: str
-    """Where `CLUSTER:PATH` begins."""
+    """Where `CLUSTER:PATH` begins; on a disk."""
+    memory: str = ""
+    """A directory in memory with room for all that is sent, where there is one."""
 
 
 class Local:
@@ -135,7 +137,7 @@ class SSH:
         sky("launch", "-c", cluster, *self.ask_one, "--", "true")
         try:
             ssh = self.warm(cluster)
-            yield Node((*ssh, "host"), " ".join(ssh), "host", f"/home/{self.user}")
+            yield Node((*ssh, "host"), " ".join(ssh), "host", f"/home/{self.user}", "/dev/shm")
         finally:
             sky("down", cluster, "-y")
 
