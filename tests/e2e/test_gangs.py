@@ -57,7 +57,13 @@ PROCESS = [
 NODE = [Fault("cut"), Fault("crash"), Fault("cut", 0), Fault("crash", 0)]
 CASES = [
     *(("local", fault) for fault in PROCESS),
-    *((place, fault) for place in ("ssh", "debian", "busybox") for fault in (*PROCESS, *NODE)),
+    *((place, fault) for place in ("ssh", "debian") for fault in (*PROCESS, *NODE)),
+    *(("busybox", fault) for fault in NODE if fault.name == "cut"),
+    *(
+        pytest.param("busybox", fault, marks=pytest.mark.soak)
+        for fault in (*PROCESS, *NODE)
+        if fault.name != "cut"
+    ),
 ]
 
 
