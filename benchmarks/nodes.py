@@ -18,7 +18,7 @@ def run(bed: Local | SSH | Kubernetes) -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as name:
         new = ["env", "-C", name, SKY, "launch", "-c", "bench", *bed.ask, task_file(Path(name))]
         title = f"{bed.name}: new cluster of 3 nodes; of 1"
-        yield pair(title, [*new, "--num-nodes", "3"], new, LIMIT, runs=7, between=bed.down_all)
+        yield pair(title, [*new, "--num-nodes", "3"], new, LIMIT, runs=5, between=bed.down_all)
     bed.down_all()
     sky("launch", "-c", "bench", *bed.ask, "--num-nodes", "3", "--", "true")
     try:
