@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.commands import SKY, task_file
+from benchmarks.commands import SKY, down_all, task_file
 from benchmarks.measure import Result, pair
 from benchmarks.testbeds import DEBIAN, Kubernetes
 
@@ -57,7 +57,7 @@ def _new_cluster(bed: Kubernetes) -> Iterator[Result]:
                 subprocess.run([bed.kubectl, *args], check=True, capture_output=True)
 
         def clean() -> None:
-            bed.down_all()
+            down_all()
             gone = ["delete", "pod", "bench-floor", "--ignore-not-found", "--wait"]
             subprocess.run([bed.kubectl, *gone], check=True, capture_output=True)
 
