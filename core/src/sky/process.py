@@ -5,6 +5,7 @@ For runners whose transport is a program on this machine: what was asked for its
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import select
@@ -20,6 +21,7 @@ from sky.errors import Cancelled, ProgramMissing, TimedOut
 from sky.types import Context
 
 _CHUNK = 1 << 16
+_running: set[subprocess.Popen[bytes]] = set()
 _PARTING_SECONDS = 0.02
 """How long a program that isn't needed any more may take to end by itself."""
 
@@ -50,6 +52,7 @@ def run_process(
     program and its process group are ended: SIGTERM, a second to comply, SIGKILL.
     """
     process = _start(argv, stdin is not None, cwd, env)
+    _running.add(process)
     feeder = _Feeder(process, stdin) if stdin is not None else None
     try:
         if _pump(ctx, what, process, stdout, stderr, finished):
@@ -58,6 +61,7 @@ def run_process(
         _end(process)
         raise
     finally:
+        _running.discard(process)
         for pipe in (process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
@@ -65,6 +69,13 @@ def run_process(
         raise feeder.error
     code = process.wait()
     return code if code >= 0 else 128 - code
+
+
+@atexit.register
+def end_all() -> None:
+    """Tell what still runs for threads that nobody waits for to end: it would outlive this process."""
+    for process in tuple(_running):
+        _signal(process, signal.SIGTERM)
 
 
 def _start(

@@ -125,7 +125,10 @@ def entry() -> None:
     """What the installed `sky` calls."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL) if _reader_may_leave() else None
     code = run(sys.argv[1:])
-    # Late daemon threads are not waited for, and nothing of ours runs at exit: files are closed by now.
+    # Late daemon threads are not waited for, and nothing of ours runs at exit: files are closed by now. What
+    # such a thread has started is ended.
+    if "sky.process" in sys.modules:
+        sys.modules["sky.process"].end_all()
     from sky.cli import output
     from sky.errors import SkyError
 
@@ -197,6 +200,11 @@ def _disk_failure(error: Exception) -> SkyError | None:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
     if not full and not str(error.filename or "").startswith(str(paths.home())):
         return None
+    if error.filename is None:
+        return SkyError(
+            f"can't write: {error.strerror}",
+            remedy=f"the output's disk is full, or that of {paths.home()}, where Sky keeps its state",
+        )
     return SkyError(
         f"{error.filename or paths.home()}: {error.strerror}",
         remedy="Sky keeps its state there: mend that, or name another directory in SKY_HOME",

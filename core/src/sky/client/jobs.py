@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from sky.client.common import Launched, OnState, gone, silent
-from sky.errors import HostGone, UsageError
+from sky.errors import Cancelled, HostGone, UsageError
 from sky.state.clusters import State
 from sky.types import JobStatus
 
@@ -135,5 +135,11 @@ def cancel(
             job_ids = [_newest(engine.jobs(), cluster_name)]
         result: list[tuple[str, str]] = []
         for which in ["all"] if every else job_ids:
-            result += engine.cancel(which)
+            try:
+                result += engine.cancel(which)
+            except Cancelled as error:
+                raise Cancelled(
+                    "interrupted: what the nodes were told they finish by themselves",
+                    remedy=f"sky queue {cluster_name} tells how the jobs are",
+                ) from error
         return result

@@ -47,7 +47,13 @@ def launch(
     with State() as state:
         with locked(name, session.cancel, lambda holder: session.phase(f"waiting for {holder}")):
             cluster = _obtain(session, state, name, task, confirm, seconds)
-            files.upload(session, cluster.hosts, task)
+            try:
+                files.upload(session, cluster.hosts, task)
+            except Cancelled as error:
+                raise Cancelled(
+                    f"{error.message}; cluster {name!r} is up, and stays",
+                    remedy=f"sky launch -c {name} goes on where it was; sky down {name} gives it back",
+                ) from error
         if task.run is None and (task.setup is None or no_setup):
             return Launched(cluster=name)
         job = jobs.job_from(session, task, cluster, with_setup=not no_setup)

@@ -36,6 +36,8 @@ def refresh(session: Session, state: State, clusters: list[Cluster]) -> None:
             session.warn(f"{cluster.name}: {cluster.cloud} can't be asked: {why}")
             continue
         status, reason, exists = answer.value
+        if status is ClusterStatus.INIT and cluster.status is ClusterStatus.UP and cluster.hosts:
+            status = ClusterStatus.UP  # a node of it can't be seen now: the others go on
         if not exists and cluster.status is ClusterStatus.INIT and cluster.allocation is None:
             reason = "its launch was cut short before anything was created"
         state.update(

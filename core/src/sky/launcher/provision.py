@@ -143,6 +143,11 @@ def terminate(session: Session, state: State, cluster: Cluster) -> None:
     """Give everything of a cluster back, and forget it once the cloud has accepted that. Blocks; repeatable."""
     cloud = session.registry.cloud(cluster.cloud)
     allocation = cluster.allocation or unconfirmed(cluster)
+    # Before the first call: whatever ends this process, nobody takes it for whole any more.
+    begun = "giving it back was begun, and not finished"
+    now = state.get(cluster.name)
+    if now is not None and now.status is not ClusterStatus.FAILED:
+        state.update(cluster.name, status=ClusterStatus.FAILED, reason=begun)
     with state.intent(cluster.name, cluster.id, "terminate_instances"):
         cloud.call("sky_terminate_instances", ctx=session.context(cloud, CALL_SECONDS), allocation=allocation)
     reach.withdraw(session, cluster, allocation)

@@ -31,7 +31,9 @@ def publish(session: Session, cluster: Cluster) -> None:
 
 def withdraw(session: Session, cluster: Cluster, allocation: Allocation) -> None:
     """Take back what `publish` did."""
-    for transport in {host.transport for host in cluster.hosts}:
+    # Of one whose hosts aren't known any more, whoever may have published it is asked.
+    transports = {host.transport for host in cluster.hosts} or set(session.registry.names("runner"))
+    for transport in transports:
         runner = session.registry.runner(transport)
         if runner.has("sky_withdraw_hosts"):
             ctx = session.context(runner, REACH_SECONDS)

@@ -182,9 +182,19 @@ look() { # RANK: stops the gang when that one has failed or is lost
     named "$k"
     stop FAILED 125 "$name was lost: its connection was closed"
   elif fact "g/$k.beat" && [ $((up - v)) -ge $DEAD_SECONDS ]; then
+    if alone; then
+      named 0
+      stop FAILED 125 "$name was cut off: no sign of life of any other rank for $DEAD_SECONDS s"
+    fi
     named "$k"
     stop FAILED 125 "$name was lost: no sign of life for $DEAD_SECONDS s"
   fi
+}
+alone() { # whether rank 0 hears none of several others
+  [ "$rank" = 0 ] && [ "$size" -gt 2 ] || return 1
+  for p in $peers; do
+    fact "g/$p.beat" && [ $((up - v)) -gt $((BEAT_SECONDS * 2)) ] || return 1
+  done
 }
 ended_there() { # STATE CODE [REASON], of rank $k
   [ "$1" != SUCCEEDED ] || return 0

@@ -154,18 +154,38 @@ cancel_one() { # ID GRACE_SECONDS
   d=$j
   ! read -r rank size _ 2>/dev/null <"$d/gang" || [ "$rank" != 0 ] || say "ranks $size ${d##*/}"
   if [ ! -s "$d/result" ]; then
-    printf '%s\n' "$me" >>"$d/cancel" || fail "can't write in $W: disk full?"
-    # If nobody drives it yet, take the driver's place, so that nobody will.
-    once "$d/driver" "$me" || { alive "$v" && kill -KILL "${v%%:*}" 2>/dev/null; }
-    end_members "$d" "$2" || { say "stuck $1$living"; return; }
-    clock
-    once "$d/result" "CANCELLED - $now" && rm -f "$d/env" "$d/setup" "$d/run"
+    # By a process of its own: what was begun is finished, also when this one is cut off.
+    setsid setsid sh "$self" "$W" reap "$d" "$2" "$me" "$boot" </dev/null >/dev/null 2>&1
+    uptime
+    by=$((up + 10)) turn=0
+    until [ -s "$d/reaped.$me" ]; do
+      pace
+      if fact "$d/reaper.$me"; then alive "$v"; else uptime && [ "$up" -lt "$by" ]; fi ||
+        break
+    done
+    [ -s "$d/reaped.$me" ] || [ -s "$d/result" ] || fail "what cancels job $1 was killed, or the disk is full: try again"
+    ! fact "$d/reaped.$me" || [ "$v" = all ] || { say "stuck $1 $v"; return; }
+    rm -f "$d/reaper.$me" "$d/reaped.$me"
   fi
   state_of "$d"
   say "cancelled $1 $state"
 }
 
+reap() { # DIR GRACE_SECONDS CALLER BOOT_TIME: all that a job has, for a `cancel` that may not see the end of it
+  d=$1 boot=$4
+  echo "$me" >"$d/reaper.$3" && printf '%s\n' "$me" >>"$d/cancel" || exit 0
+  # If nobody drives it yet, take the driver's place, so that nobody will.
+  once "$d/driver" "$me" || { alive "$v" && kill -KILL "${v%%:*}" 2>/dev/null; }
+  if end_members "$d" "$2"; then
+    clock
+    once "$d/result" "CANCELLED - $now" && rm -f "$d/env" "$d/setup" "$d/run"
+    living=all
+  fi
+  tidy
+  echo $living >"$d/reaped.$3"
+}
+
 case $verb in
-  submit | logs | list | cancel | slice | drive | guard) "$verb" "$@" ;;
+  submit | logs | list | cancel | slice | drive | guard | reap) "$verb" "$@" ;;
   *) fail "no verb $verb" ;;
 esac

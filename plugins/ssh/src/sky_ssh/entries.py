@@ -104,7 +104,8 @@ def _resolve(arguments: Sequence[str]) -> dict[str, list[str]]:
     except FileNotFoundError:
         raise SkyError("this machine has no program ssh", remedy="install the OpenSSH client") from None
     if done.returncode:
-        raise SkyError(f"ssh can't read its config: {done.stderr.strip().splitlines()[0]}")
+        said = done.stderr.strip().splitlines() or [f"ssh -G ended with {done.returncode}"]
+        raise SkyError(f"ssh can't read its config: {said[0]}")
     found: dict[str, list[str]] = {}
     for line in done.stdout.splitlines():
         key, _, value = line.partition(" ")
