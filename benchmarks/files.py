@@ -48,7 +48,7 @@ def _fill(directory: Path) -> None:
 def run(bed: SSH | Kubernetes, sources: Sources) -> Iterator[Result]:
     """Blocks. Both ways write to the same place; where all is to be sent, it's removed before each.
 
-    Many files go to memory where there is enough: on a disk, more rounds would tell how busy that is, and nothing of ours.
+    Many files go to memory where there is enough: on a disk, more rounds would tell how busy that is, nothing of ours.
     """
     with bed.node("bench") as node:
         lines = _Lines(bed.name, node, f"{node.home}/bench-{os.getpid()}")
