@@ -144,8 +144,7 @@ def terminate(session: Session, state: State, cluster: Cluster) -> None:
     cloud = session.registry.cloud(cluster.cloud)
     allocation = cluster.allocation or unconfirmed(cluster)
     # Before the first call: whatever ends this process, nobody takes it for whole any more.
-    begun = "giving it back was begun, and not finished"
-    now = state.get(cluster.name)
+    now, begun = state.get(cluster.name), "giving it back was begun, and not finished"
     if now is not None and now.status is not ClusterStatus.FAILED:
         state.update(cluster.name, status=ClusterStatus.FAILED, reason=begun)
     with state.intent(cluster.name, cluster.id, "terminate_instances"):
