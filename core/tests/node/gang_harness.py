@@ -77,9 +77,9 @@ class Gang:
         return work / "j" / (work / "t" / self.job.token).read_text().strip()
 
     def wait_running(self) -> None:
-        """Until the block of every rank has begun."""
+        """Until the block of every rank has said something."""
         for rank in range(len(self.nodes)):
-            until(lambda rank=rank: (self.directory(rank) / "running").exists())  # type: ignore[misc]
+            until(lambda rank=rank: (self.directory(rank) / "log").stat().st_size)  # type: ignore[misc]
 
     def driver(self, rank: int) -> int:
         return int((self.directory(rank) / "driver").read_text().partition(":")[0])

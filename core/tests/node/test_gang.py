@@ -50,11 +50,12 @@ def _only(tool: str, kind: str, path: str, directory: Path) -> str:
             link = directory / program.name
             link.unlink(missing_ok=True)
             link.symlink_to(program)
+    if not tool:
+        return str(directory)
     found = sys.executable if tool == "python3" else shutil.which("busybox" if tool == "nc" else tool)
     if found is None:
         pytest.skip(f"no {tool} here")
-    if tool:
-        (directory / tool).symlink_to(found)
+    (directory / tool).symlink_to(found)
     return str(directory)
 
 
