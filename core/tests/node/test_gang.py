@@ -131,6 +131,25 @@ def test_a_failed_setup_keeps_all_from_running(make_nodes: MakeNodes) -> None:
     assert not any(b"did run" in a.out for a in answers)
 
 
+@pytest.mark.parametrize("delay", ["0", "0.3", "1.5"])
+def test_who_fails_after_rank_0_has_ended_decides_all_the_same(make_nodes: MakeNodes, delay: str) -> None:
+    nodes = make_nodes()
+    for _ in range(5):
+        gang = Gang(nodes, f"[ $RANK = 0 ] || sleep {delay}; [ $RANK != 1 ] || exit 9").give()
+        answers = gang.answers(LIMIT_SECONDS)
+        assert answers[0].end[:2] == ["FAILED", "9"]
+        assert reason(answers[0]) == "rank 1 (h1) ended with 9"
+
+
+def test_a_setup_that_fails_last_keeps_all_from_running(make_nodes: MakeNodes) -> None:
+    nodes = make_nodes()
+    for _ in range(5):
+        gang = Gang(nodes, "echo did run", {"setup": "[ $RANK != 1 ] || { sleep 0.3; exit 5; }"}).give()
+        answers = gang.answers(LIMIT_SECONDS)
+        assert answers[0].end[:2] == ["FAILED_SETUP", "5"]
+        assert not any(b"did run" in a.out for a in answers)
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("what", ["block", "driver", "all"])
 def test_a_killed_rank_ends_all(make_nodes: MakeNodes, what: str, rank: int) -> None:

@@ -45,6 +45,7 @@ pace() { # sleep, the longer the less there is to expect
   if [ "$turn" -lt 150 ]; then nap 0.01; elif [ "$turn" -lt 250 ]; then nap 0.1; else nap 0.3; fi
 }
 stop() { # STATE CODE REASON: the gang has failed; the first who says so is right
+  [ ! -s stop ] || return 0 # also as it may be the very file that this would write over
   put "stop.$me" "$*" # gang_up and guard made room for it
   ln "stop.$me" stop 2>/dev/null
 }
@@ -68,6 +69,8 @@ await() { # STEP: until all peers have said it; fails when the gang was stopped
       ! stopped || return 1
       pace
     done
+    # How it ended there is read here, too: the guard may not have looked yet.
+    [ "$rank" != 0 ] || [ "$step" != 4 ] || ended_there $words
   done
   ! stopped
 }
@@ -110,7 +113,9 @@ gang_over() { # STATE CODE [REASON]: how the blocks ended here; sets ends, the s
   if [ "$rank" != 0 ]; then
     tell 4 "$@"
     ! await 5 || [ "${words%% *}" = SUCCEEDED ] || stop "$words"
-  elif [ "$1" != SUCCEEDED ] || ! await 4; then
+  elif [ "$1" = SUCCEEDED ]; then
+    await 4 # or the gang was stopped
+  else
     named 0
     state=$1 code=$2
     shift 2
