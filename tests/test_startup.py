@@ -156,7 +156,7 @@ MAY = {
     "status": BASE | LIBRARY | {"sky.cli.show", "sky.client.clusters"},
     "exec-local": EXEC
     | {"sky.local", "sky.local.plugin", "sky.local.processes", "sky.local.runner", "sky.process"}
-    | {"selectors", "subprocess"},
+    | {"atexit", "selectors", "subprocess"},
     "exec-kubernetes": EXEC | CHANNEL | KUBERNETES | {"sky.marks"},
 }
 NEVER = {

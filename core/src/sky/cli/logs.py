@@ -39,6 +39,10 @@ def logs(
     from sky.errors import UsageError
 
     ses = session(config, form)
+    if sync_down and rank is not None:
+        raise UsageError(
+            "--sync-down copies every rank's log, each to a file of its own", remedy="leave out --rank"
+        )
     if sync_down:
         paths = client.sync_down_logs(cluster, jobs, os.path.join(target, cluster), session=ses)  # noqa: PTH118
         if form == "json":
