@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -99,12 +100,15 @@ def test_an_interrupt_answers_a_question(sky: Sky) -> None:
     said = b""
     while b"[Y/n]" not in said:
         said += os.read(terminal, 1024)
-    ended = 0
-    while (
-        not ended
-    ):  # once may be lost: Python's readline looks for signals before it waits, not while it begins to
-        os.write(terminal, b"\x03")
-        select.select([terminal], [], [], 0.5)
+    # Once may be lost: Python's readline looks for signals before it waits, not while it begins to. Twice at once
+    # would end it the hard way.
+    os.write(terminal, b"\x03")
+    ended, again = 0, time.monotonic() + 3
+    while not ended:
+        if time.monotonic() > again:
+            os.write(terminal, b"\x03")
+            again += 3
+        select.select([], [], [], 0.02)
         ended, status = os.waitpid(pid, os.WNOHANG)
     os.close(terminal)
     assert os.waitstatus_to_exitcode(status) == 123
