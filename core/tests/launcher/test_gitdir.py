@@ -162,6 +162,26 @@ def test_submodules_come_along(origin: Path, tmp_path: Path, monkeypatch: pytest
     assert not any(".git" in Path(name).parts for name in content(source))
 
 
+def test_a_submodule_that_moved_is_fetched_from_where_it_is(origin: Path, tmp_path: Path) -> None:
+    (tmp_path / "gitconfig").write_text('[protocol "file"]\n\tallow = always\n')
+    for place in ("other", "moved"):
+        (tmp_path / place).mkdir()
+        git(tmp_path / place, "init", "-q")
+        commit(tmp_path / place, s=place)
+    git(origin, "submodule", "add", "-q", "../other", "sub")
+    commit(origin)
+    source = GitSource(str(origin))
+    gitdir.prepare(source)
+    assert content(source)["sub/s"] == "other"
+    git(origin, "submodule", "set-url", "sub", "../moved")
+    git(origin / "sub", "fetch", "-q", str(tmp_path / "moved"), "HEAD")
+    git(origin / "sub", "checkout", "-q", "FETCH_HEAD")
+    (tmp_path / "other").rename(tmp_path / "gone")
+    commit(origin)
+    gitdir.prepare(source)
+    assert content(source)["sub/s"] == "moved"
+
+
 def test_pointers_of_git_lfs_are_named(origin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()

@@ -198,6 +198,8 @@ class _Repository:
         self._git("-C", self.tree, "checkout", "--quiet", "--force", "--detach", commit)
         self._git("-C", self.tree, "clean", "-ffdxq")
         if (self.tree / ".gitmodules").is_file():
+            # The cache keeps the addresses of earlier commits: a submodule may have moved since.
+            self._git("-C", self.tree, "submodule", "--quiet", "sync", "--recursive")
             self._git("-C", self.tree, "submodule", "--quiet", "update", *_SUBMODULES)
 
     def _in_another_second(self) -> None:
