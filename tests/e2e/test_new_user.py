@@ -62,12 +62,28 @@ def test_a_closed_descriptor_keeps_nothing_from_being_done(sky: Sky, closed: str
     assert sky("exec", "c", "ls ../ran").out == "../ran\n"
 
 
-def test_a_full_output_is_blamed_and_not_the_state(sky: Sky) -> None:
-    sky("launch", "-c", "c", *LOCAL, "--", "true")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_output_is_blamed_by_every_command_in_the_same_words(sky: Sky, unbuffered: str) -> None:
+    sky("launch", "-c", "c", *LOCAL, "--", "echo", "hi")
+    sky.extra = {**sky.extra, "PYTHONUNBUFFERED": unbuffered}
+    said = set()
     with Path("/dev/full").open("wb") as full:
-        done = run(sky, str(SKY), "status", stdout=full, stderr=subprocess.PIPE)
-    assert done.returncode == 125
-    assert b"can't write the output" in done.stderr and b"SKY_HOME" not in done.stderr
+        for argv in ("status", "status -o json", "exec c -- echo hi", "logs c 1", "--help", "--version"):
+            done = run(sky, str(SKY), *argv.split(), stdout=full, stderr=subprocess.PIPE)
+            assert done.returncode == 125, argv
+            said.add(done.stderr.decode().removeprefix("· job 2\n"))
+        done = run(sky, str(SKY), "status", "nope", "-o", "json", stdout=full, stderr=subprocess.PIPE)
+    assert (done.returncode, b"Traceback" in done.stderr) == (2, False), "the failure itself stays what it is"
+    (text,) = said
+    first, second = text.splitlines()
+    assert first.startswith("sky: can't write the output: ") and "make room" in second
+
+
+def test_notes_that_a_full_disk_can_not_take_change_no_code(sky: Sky) -> None:
+    with Path("/dev/full").open("wb") as full:
+        for argv, code in ((("launch", "-c", "c", *LOCAL, "--", "exit 3"), 3), (("logs", "nope"), 2)):
+            done = run(sky, str(SKY), *argv, stdout=subprocess.DEVNULL, stderr=full)
+            assert done.returncode == code, argv
 
 
 def test_a_reader_that_leaves_is_no_code_of_the_job(sky: Sky) -> None:

@@ -123,15 +123,16 @@ def cli(no_plugins: bool) -> None:
 
 def entry() -> None:
     """What the installed `sky` calls."""
+    from sky.cli import output
+    from sky.errors import SkyError
+
+    output.own_outputs()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL) if _reader_may_leave() else None
     code = run(sys.argv[1:])
     # Late daemon threads are not waited for, and nothing of ours runs at exit: files are closed by now. What
     # such a thread has started is ended.
     if "sky.process" in sys.modules:
         sys.modules["sky.process"].end_all()
-    from sky.cli import output
-    from sky.errors import SkyError
-
     try:
         sys.stdout.flush()
         output.flush()
@@ -202,8 +203,8 @@ def _disk_failure(error: Exception) -> SkyError | None:
         return None
     if error.filename is None:
         return SkyError(
-            f"can't write: {error.strerror}",
-            remedy=f"the output's disk is full, or that of {paths.home()}, where Sky keeps its state",
+            f"can't write below {paths.home()}, where Sky keeps its state: {error.strerror}",
+            remedy="make room there, or name another directory in SKY_HOME",
         )
     return SkyError(
         f"{error.filename or paths.home()}: {error.strerror}",

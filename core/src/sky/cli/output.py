@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
+
     from sky.errors import SkyError
     from sky.types import Event
 
@@ -16,6 +19,9 @@ SCHEMA = 1
 """Version of every JSON document: a new field keeps it, a changed or removed one raises it."""
 
 _stdout = sys.stdout
+_given: tuple[
+    TextIO, ...
+] = ()  # the interpreter's own, which would close the descriptors if nobody held them
 _as_json = False
 _documented = False
 _partial_line = False
@@ -30,48 +36,74 @@ def claim_stdout(as_json: bool) -> None:
         sys.stdout = sys.stderr
 
 
+class _Output(io.FileIO):
+    """An output that blames the disk behind it when that is full. A reader that has left stays what it is."""
+
+    def write(self, data: Buffer, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            from sky.errors import SkyError
+
+            raise SkyError(
+                f"can't write the output: {error.strerror}",
+                remedy="make room where it goes, or send it elsewhere; what was asked for may be done",
+            ) from error
+
+
+class _Notes(_Output):
+    """stderr: with its disk full there is no way to say so, and what was asked for is done all the same."""
+
+    def write(self, data: Buffer, /) -> int:
+        from sky.errors import SkyError
+
+        try:
+            return super().write(data)
+        except SkyError:
+            return memoryview(data).nbytes
+
+
+def own_outputs() -> None:
+    """Of the installed command: from now on every failure to write, whoever writes, is said in one way."""
+    global _stdout, _given
+    _given = sys.stdout, sys.stderr
+    sys.stdout = _stdout = _text(sys.stdout, _Output, by_line=sys.stdout.isatty())
+    sys.stderr = _text(sys.stderr, _Notes, by_line=True)
+
+
+def _text(like: TextIO, kind: type[_Output], by_line: bool) -> TextIO:
+    raw = kind(like.fileno(), "wb", closefd=False)
+    return io.TextIOWrapper(io.BufferedWriter(raw), like.encoding, like.errors, line_buffering=by_line)
+
+
 def data_stream() -> BinaryIO:
     """Where a job's bytes go, each chunk at once: stdout; with -o json stderr, as stdout is for the document."""
     flush()
-    return _AtOnce(sys.stderr.buffer if _as_json else _stdout.buffer)  # type: ignore[return-value]
+    raw = _Output((sys.stderr if _as_json else _stdout).fileno(), "wb", closefd=False)
+    return _AtOnce(io.BufferedWriter(raw))  # type: ignore[return-value]
 
 
 class _AtOnce:
     """A stream without a buffer of its own: a job's line is seen when it's printed, also through a pipe."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: io.BufferedWriter) -> None:
         self._stream = stream
 
     def write(self, data: bytes) -> int:
-        with _blamed():
-            written = self._stream.write(data)
-            self._stream.flush()
+        written = self._stream.write(data)
+        self._stream.flush()
         return written
 
     def flush(self) -> None:
         self._stream.flush()
 
 
-@contextlib.contextmanager
-def _blamed() -> Iterator[None]:
-    """A full disk behind an output is named as such. A reader that has left stays what it is."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        from sky.errors import SkyError
-
-        raise SkyError(
-            f"can't write the output: {error.strerror}", remedy="what was asked for may be done"
-        ) from error
-
-
 def flush() -> None:
     """Hand on what was written to either output. Raises `SkyError` or `BrokenPipeError` when nobody can take it."""
-    with _blamed():
-        _stdout.flush()
-        sys.stderr.flush()
+    _stdout.flush()
+    sys.stderr.flush()
 
 
 def line(text: str = "") -> None:
@@ -91,6 +123,8 @@ def document(kind: str, **fields: Any) -> None:
 
 def failure(error: SkyError) -> None:
     """What is wrong and what to do; with -o json also as a document, unless the command has printed its own."""
+    from sky.errors import SkyError
+
     _end_partial()
     sys.stderr.write(f"{red('sky:')} {error.message}\n" + (f"  {error.remedy}\n" if error.remedy else ""))
     if _as_json and not _documented:
@@ -100,7 +134,9 @@ def failure(error: SkyError) -> None:
             "remedy": error.remedy,
             "code": error.exit_code,
         }
-        document("error", error=fields)
+        # It's said on stderr, and by the exit code: that stdout can't take it as well changes neither.
+        with contextlib.suppress(SkyError, BrokenPipeError):
+            document("error", error=fields)
 
 
 def note(text: str) -> None:
