@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sky.cancellation import CancelToken
-from sky.errors import UsageError
+from sky.errors import Unreachable, UsageError
 from sky.launcher import files, gitdir
 from sky.task.model import GitSource, Task
 
@@ -140,11 +140,42 @@ def test_what_is_wrong_is_said_in_one_line_with_what_to_do(origin: Path, tmp_pat
         (str(tmp_path / "absent"), None, r"can't fetch .*absent"),
         (str(tmp_path / "empty"), None, r"no commits"),
         ("--upload-pack=touch /x", None, r"can't be the url"),
-        ("ssh://nobody@127.0.0.1:1/x", None, r"can't fetch .*Connection refused"),
     ):
         with pytest.raises(UsageError, match=said) as caught:
             gitdir.prepare(GitSource(url, ref))
         assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ssh://nobody@127.0.0.1:1/x",
+        "https://127.0.0.1:1/x",
+        "http://me:s3cret@127.0.0.1:1/x",
+        "git://127.0.0.1:1/x",
+    ],
+)
+def test_a_server_that_is_not_there_is_unreachable(url: str) -> None:
+    with pytest.raises(Unreachable, match="can't fetch") as caught:
+        gitdir.prepare(GitSource(url))
+    assert "s3cret" not in str(caught.value)
+
+
+def pasted(remedy: str, directory: Path, **environ: str) -> list[str]:
+    """The refs that the command of a remedy lists, when a shell runs it as it stands."""
+    command = remedy[remedy.index("git ") :]
+    done = subprocess.run(
+        ["sh", "-c", command], env=os.environ | environ, cwd=directory, check=True, capture_output=True
+    )
+    return [line.partition("\t")[2] for line in done.stdout.decode().splitlines()]
+
+
+def test_what_to_do_can_be_pasted_whatever_the_path_is(origin: Path, tmp_path: Path) -> None:
+    (tmp_path / "it's (a) place").mkdir()
+    odd = origin.rename(tmp_path / "it's (a) place" / "$HOME; false")
+    with pytest.raises(UsageError) as caught:
+        gitdir.prepare(GitSource(odd.name, "nowhere"), str(odd.parent))
+    assert pasted(caught.value.remedy, tmp_path) == ["HEAD", "refs/heads/trunk"]
 
 
 def test_submodules_come_along(origin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,7 +317,27 @@ def test_a_wrong_password_and_none(server: str) -> None:
         with pytest.raises(UsageError, match="can't fetch") as caught:
             gitdir.prepare(GitSource(f"http://{user}{server}"))
         assert "wr0ng" not in str(caught.value) and "me@" not in str(caught.value)
-        assert "git ls-remote" in caught.value.remedy
+        assert "ls-remote" in caught.value.remedy
+
+
+@pytest.mark.parametrize("user", ["me:s3cr%2Ft@", "me@"])
+def test_what_to_do_asks_for_a_login_rather_than_showing_it(server: str, tmp_path: Path, user: str) -> None:
+    (tmp_path / "gitconfig").write_text("[credential]\n\thelper = \"!printf 'password=wrong\\\\n' #\"\n")
+    answers = tmp_path / "answers"
+    answers.write_text("#!/bin/sh\ncase $1 in U*) echo me ;; *) echo s3cr/t ;; esac\n")
+    answers.chmod(0o700)
+    with pytest.raises(UsageError) as caught:
+        gitdir.prepare(GitSource(f"http://{user}{server}", "nowhere"))
+    remedy = caught.value.remedy
+    assert "s3cr" not in remedy and "me@" not in remedy and "typing the url's login" in remedy
+    assert "refs/heads/trunk" in pasted(remedy, tmp_path, GIT_ASKPASS=str(answers))
+
+
+def test_a_query_of_the_address_is_for_the_user_to_fill_in() -> None:
+    with pytest.raises(Unreachable) as caught:
+        gitdir.prepare(GitSource("https://127.0.0.1:1/x?token=s3cret"))
+    assert "s3cret" not in str(caught.value)
+    assert caught.value.remedy.endswith("git ls-remote 'https://127.0.0.1:1/x?QUERY'")
 
 
 def test_the_login_that_git_knows_is_used(server: str, tmp_path: Path) -> None:

@@ -36,7 +36,8 @@ BIG_REPOSITORY_BYTES = 100_000_000
 def check(task: Task, warn: Callable[[str], None] = lambda line: None) -> Task:
     """Everything named exists and can be read, before anything is created. Raises `UsageError` with all of it.
 
-    A repository is fetched: blocks on its server. The task comes back with the commit that it will use.
+    A repository is fetched: blocks on its server, raises `Unreachable` without it. The task comes back with
+    the commit that it will use.
     """
     wrong = []
     if task.workdir is not None and not Path(_local(task, task.workdir)).is_dir():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,8 +24,21 @@ _LOCAL = (
 """What a hook that calls us has set for its own repository."""
 
 
+_NO_SERVER = re.compile(
+    r"Could ?n[o']t (?:resolve|connect)|Failed to connect|Name or service not known|[Tt]imed out|[Tt]imeout was|"
+    r"Connection (?:refused|reset|closed by)|No route to host|Network is unreachable|Empty reply from server|"
+    r"unable to (?:connect to|look up)|Operation too slow|returned error: 50[234]"
+)
+"""In the words of curl, ssh and git itself, all of which speak English here."""
+
+
 class GitFailed(Exception):
     """What git said, in one line."""
+
+    def __init__(self, said: str, *, unreachable: bool = False) -> None:
+        super().__init__(said)
+        self.unreachable = unreachable
+        """Whether it is that the server can't be reached."""
 
 
 def git(
@@ -48,11 +63,12 @@ def git(
     except FileNotFoundError as error:
         raise UsageError("git is needed for the workdir", remedy="install git") from error
     except subprocess.TimeoutExpired as error:
-        raise GitFailed(f"no answer within {seconds:g} s") from error
+        raise GitFailed(f"no answer within {seconds:g} s", unreachable=True) from error
     if done.returncode in (-2, -15, 130):
         raise Cancelled("cancelled while git ran")
     if done.returncode != 0:
-        raise GitFailed(_reason(done.stderr) or f"git ended with {done.returncode}")
+        unreachable = _NO_SERVER.search(done.stderr.decode(errors="replace")) is not None
+        raise GitFailed(_reason(done.stderr) or f"git ended with {done.returncode}", unreachable=unreachable)
     return done.stdout
 
 
@@ -74,7 +90,7 @@ def repository_of(directory: Path) -> Path | None:
             return None
         raise UsageError(
             f"git can't read the repository of {directory}: {failed}",
-            remedy=f"git -C {directory} status says what is wrong",
+            remedy=f"git -C {shlex.quote(str(directory))} status says what is wrong",
         ) from failed
     return Path(os.fsdecode(top.removesuffix(b"\n")))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
@@ -56,9 +57,26 @@ class Address:
             {"SKY_GIT_USERNAME": unquote(name), "SKY_GIT_PASSWORD": unquote(password)},
         )
 
+    def listing(self, purpose: str) -> str:
+        """`purpose`, and to the end of the line a command that asks the server what it has.
+
+        What may be secret isn't in it: it's for the user to fill in, and said.
+        """
+        query = self._query()
+        place = self.clean.replace(f"?{query}", "?QUERY") if query else self.clean
+        words = ("git", *(("-c", "credential.helper=") if self.settings else ()), "ls-remote", place)
+        said = [purpose]
+        said += ["typing the url's login when it asks"] * bool(self.settings)
+        said += ["with the url's own query for QUERY"] * bool(query)
+        return f"{', '.join(said)}: {shlex.join(words)}"
+
     def masked(self, text: str) -> str:
         """What git said, should it have quoted a secret."""
         password = self.environ.get("SKY_GIT_PASSWORD")
-        for secret in {password, quote(password)} if password else ():
+        for secret in ({password, quote(password)} if password else set()) | {self._query()} - {""}:
             text = text.replace(secret, "***")
         return re.sub(r"(https?://)[^/\s'@]+@", r"\1***@", text)
+
+    def _query(self) -> str:
+        """It may hold a token."""
+        return self.clean.partition("?")[2] if "://" in self.clean else ""

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from sky import paths
 from sky.cancellation import CancelToken
-from sky.errors import UsageError
+from sky.errors import SkyError, Unreachable, UsageError
 from sky.launcher.git import GitFailed, git, succeeds
 from sky.launcher.git_address import Address
 from sky.launcher.locks import locked
@@ -53,7 +53,8 @@ class Tree:
 def prepare(source: GitSource, base_dir: str = "", warn: Callable[[str], None] = lambda line: None) -> str:
     """Fetch and check out; the commit. Blocks on the network; a repeat asks only what the ref is now.
 
-    `warn` is told what is not as in a clone. Raises `UsageError`: no such repository or ref, no login, offline.
+    `warn` is told what is not as in a clone. Raises `UsageError`: no such repository or ref, no login;
+    `Unreachable`: no such server, or it doesn't answer.
     """
     repository = _Repository(source, base_dir)
     commit = repository.fetch()
@@ -114,7 +115,7 @@ class _Repository:
         if not re.fullmatch(r"[0-9a-fA-F]{4,64}", ref):
             raise UsageError(
                 f"workdir: {self._source.shown_url} has no branch or tag {ref!r}",
-                remedy=f"git ls-remote {self._source.shown_url} lists them",
+                remedy=self._address.listing("see which it has"),
             )
         if _is_commit(ref):
             try:
@@ -137,14 +138,14 @@ class _Repository:
                 return
             except GitFailed as failed:
                 last = failed  # Some servers know no shallow fetches.
-        raise self._unreachable(last) from last
+        raise self._not_fetched(last) from last
 
     def _names_there(self, ref: str) -> list[str]:
         """The full names at the server of what a user may call `ref`, the likeliest first."""
         try:
             said = self._git("ls-remote", "--", self._address.clean, ref, seconds=ANSWER_SECONDS)
         except GitFailed as failed:
-            raise self._unreachable(failed) from failed
+            raise self._not_fetched(failed) from failed
         there = {line.partition("\t")[2] for line in said.decode(errors="replace").splitlines()}
         if ref == "HEAD" and not there:
             raise UsageError(f"workdir: {self._source.shown_url} has no commits")
@@ -160,11 +161,13 @@ class _Repository:
                 f"workdir: {self._source.shown_url} has no commit {self._source.ref}"
             ) from failed
 
-    def _unreachable(self, failed: GitFailed) -> UsageError:
-        shown = self._source.shown_url
-        return UsageError(
-            f"workdir: can't fetch {shown}: {self._address.masked(str(failed))}",
-            remedy=f"make sure that git ls-remote {shown} works here",
+    def _not_fetched(self, failed: GitFailed) -> SkyError:
+        return self._failure("can't fetch", failed, self._address.listing("make sure that this works here"))
+
+    def _failure(self, what: str, failed: GitFailed, remedy: str = "") -> SkyError:
+        kind = Unreachable if failed.unreachable else UsageError
+        return kind(
+            f"workdir: {what} {self._source.shown_url}: {self._address.masked(str(failed))}", remedy=remedy
         )
 
     # --- the working tree ----------------------------------------------------------------------------
@@ -174,7 +177,7 @@ class _Repository:
         return self._done.read_text() if self._done.is_file() and (self.tree / ".git").is_file() else ""
 
     def check_out(self, commit: str, warn: Callable[[str], None]) -> None:
-        """Make the tree that commit, whatever it was. Whoever calls holds its lock. Raises `UsageError`."""
+        """Make the tree that commit, whatever it was. Whoever calls holds its lock. Raises as `prepare`."""
         if self.holds() != commit:
             with locked(self._bare_lock, CancelToken()):
                 self._in_another_second()
@@ -182,10 +185,7 @@ class _Repository:
                 try:
                     self._build(commit)
                 except GitFailed as failed:
-                    raise UsageError(
-                        f"workdir: can't check out {commit[:7]} of {self._source.shown_url}: "
-                        f"{self._address.masked(str(failed))}"
-                    ) from failed
+                    raise self._failure(f"can't check out {commit[:7]} of", failed) from failed
                 self._done.write_text(commit)
         if shutil.which("git-lfs") is None and self._uses_lfs():
             warn("workdir: git-lfs isn't installed here, so the files that it keeps are sent as pointers")
