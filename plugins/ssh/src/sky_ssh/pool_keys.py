@@ -147,6 +147,8 @@ def _check(where: str, texts: Mapping[str, str], address: Mapping[str, str], mis
             mistakes.add(where, f"`{key}` has a space, or starts with a dash: {texts[key]!r}")
     if not address["host"]:
         mistakes.add(where, "needs `host` or `ip`, one of the two")
+    if ":" in address["host"] and not _is_ipv6(address["host"]):
+        mistakes.add(where, _with_port(address["host"]))
     port = texts.get("port")
     if port is not None and not (re.fullmatch(r"[1-9]\d{0,4}", port, re.ASCII) and int(port) < 65536):
         mistakes.add(where, f"`port` must be 1 to 65535, not {port!r}")
@@ -157,6 +159,26 @@ def _check(where: str, texts: Mapping[str, str], address: Mapping[str, str], mis
         mistakes.add(where, f"`lease_dir` must be an absolute path, not {texts['lease_dir']!r}")
     if texts.get("sudo", "required") != "required":
         mistakes.add(where, f"`sudo` can only be `required`, not {texts['sudo']!r}")
+
+
+def _is_ipv6(host: str) -> bool:
+    import ipaddress
+
+    try:
+        return isinstance(ipaddress.ip_address(host), ipaddress.IPv6Address)
+    except ValueError:
+        return False
+
+
+def _with_port(host: str) -> str:
+    """What to write instead of HOST:PORT, [IPV6]:PORT, [IPV6] or a url."""
+    bare = re.sub(r"^ssh://(.*?)/?$", r"\1", host)
+    match = re.fullmatch(r"\[(.+)\](?::(\d+))?|([^:]+):(\d+)", bare, re.ASCII)
+    wrong = f"{host!r} is no name or address of a host"
+    if match is None:
+        return wrong
+    name, port = match[1] or match[3], match[2] or match[4]
+    return f"{wrong}: write {{host: {name!r}" + (f", port: {port}}}" if port else "}")
 
 
 def _number(where: str, key: str, texts: Mapping[str, str], mistakes: _Mistakes) -> float | None:

@@ -105,6 +105,12 @@ gpus:
         ("p: {hosts: [a], proxy_jump: b, proxy_command: c}", "only one of the two"),
         ("p: {hosts: [a, a]}", "'a' is there twice"),
         ("p: {hosts: ['-oProxyCommand=x']}", "starts with a dash"),
+        ("p: {hosts: ['h1:2222']}", "host 1: 'h1:2222' is no name or address of a host"),
+        ("p: {hosts: [{ip: 'bob@h1:2222'}]}", "write {host: 'h1', port: 2222}"),
+        ("p: {hosts: ['[fe80::1%eth0]:22']}", "write {host: 'fe80::1%eth0', port: 22}"),
+        ("p: {hosts: ['[::1]']}", "write {host: '::1'}"),
+        ("p: {hosts: ['ssh://h1:2222']}", "write {host: 'h1', port: 2222}"),
+        ("p: {hosts: ['a:b']}", "'a:b' is no name or address of a host"),
         ("p: {hosts: [a]}\np: {hosts: [b]}", "line 2: 'p' is there twice"),
         ("p: {hosts: [a", "line 1: "),
     ],
@@ -115,6 +121,12 @@ def test_a_mistake_is_named_with_file_pool_and_key(read: Any, tmp_path: Path, te
     assert said in caught.value.message
     assert str(tmp_path / "pools.yaml") in caught.value.message
     assert "\n" not in caught.value.message
+
+
+def test_an_ipv6_address_is_a_host(read: Any) -> None:
+    (pool,) = read("p: {hosts: ['::1', 'bob@fe80::1%eth0', {ip: '2001:db8::7', port: 2222}]}")
+    assert [m.address["host"] for m in pool.machines] == ["::1", "fe80::1%eth0", "2001:db8::7"]
+    assert [m.address.get("port") for m in pool.machines] == [None, None, "2222"]
 
 
 def test_all_mistakes_are_named_at_once(read: Any) -> None:
