@@ -126,7 +126,8 @@ def failure(error: SkyError) -> None:
     from sky.errors import SkyError
 
     _end_partial()
-    sys.stderr.write(f"{red('sky:')} {error.message}\n" + (f"  {error.remedy}\n" if error.remedy else ""))
+    message = error.message.replace("\n", "\n  ")
+    sys.stderr.write(f"{red('sky:')} {message}\n" + (f"  {error.remedy}\n" if error.remedy else ""))
     if _as_json and not _documented:
         fields = {
             "kind": error.kind,

@@ -16,7 +16,7 @@ _SHOWN = 10
 
 def candidate_table(found: Candidates) -> str:
     """The rows in the order in which they would be tried, the first one marked, then why others are absent."""
-    from sky.launcher.candidates import explain
+    from sky.launcher.refusals import explain
 
     rows = []
     for number, candidate in enumerate(found.rows[:_SHOWN]):

@@ -18,6 +18,7 @@ from sky.errors import (
     UsageError,
 )
 from sky.fanout import fan_out
+from sky.launcher import refusals
 from sky.types import CloudInfo, Feasibility, Offer, Rejection, Request
 
 if TYPE_CHECKING:
@@ -82,33 +83,26 @@ class Candidates:
     failures: tuple[Failure, ...] = field(default=())
 
     def require(self) -> Candidate:
-        """The first. Raises `NothingFeasible` with the nearest thing that would do.
+        """The first. Raises `NothingFeasible` with the nearest thing that would do; of several reasons, a line each.
 
         Where nobody could be asked at all, what kept the first from answering is raised instead. A place
         below a cloud that couldn't be asked is a rejection whose rule is the kind of the error.
         """
         if self.rows:
             return self.rows[0]
-        lines = [f"{failure.cloud}: {failure.why}" for failure in self.failures]
-        lines += [explain(rejection) for rejection in self.rejections]
         kinds = [failure.kind for failure in self.failures] + [r.rule for r in self.rejections]
         if kinds and all(kind in _COULD_NOT_ASK for kind in kinds):
-            raise _COULD_NOT_ASK[kinds[0]]("; ".join(dict.fromkeys(lines)))
-        near = [miss for rejection in self.rejections for miss in rejection.near_misses]
-        shown = "; ".join(dict.fromkeys(lines)) or "no cloud is enabled"
+            told = refusals.reasons(self.failures, self.rejections)
+            raise _COULD_NOT_ASK[kinds[0]]("\n".join(told))
+        if not kinds:
+            raise NothingFeasible(
+                "nothing can run this task: no cloud is enabled", remedy="sky check says what is enabled"
+            )
+        near = refusals.would_do(self.rejections)
         raise NothingFeasible(
-            f"nothing can run this task: {shown}",
-            remedy=f"would do: {', '.join(dict.fromkeys(near))}"
-            if near
-            else "sky check says what is enabled",
+            refusals.message("nothing can run this task", self.failures, self.rejections),
+            remedy=f"would do: {near}" if near else "sky check says what is enabled",
         )
-
-
-def explain(rejection: Rejection) -> str:
-    where = (
-        rejection.cloud if rejection.subject == rejection.cloud else f"{rejection.cloud}, {rejection.subject}"
-    )
-    return f"{where}: {rejection.reason}"
 
 
 def find(session: Session, task: Task, seconds: float = FEASIBLE_SECONDS) -> Candidates:
