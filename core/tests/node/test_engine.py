@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import random
@@ -20,6 +21,7 @@ from sky.cancellation import CancelToken
 from sky.errors import Cancelled, ConnectionLost, HostGone, SkyError, Unreachable, UsageError
 from sky.local.plugin import LocalRunner
 from sky.node import engine as engine_module
+from sky.node import protocol
 from sky.node.engine import Engine, Stream
 from sky.types import Allocation, Context, Event, Host, Job, JobState, Place
 
@@ -304,3 +306,24 @@ def test_a_client_that_is_killed(engine: Engine, tmp_path: Path) -> None:
     (tmp_path / "0/home/go").touch()
     stream = engine.logs("1", out := io.BytesIO(), True)
     assert (out.getvalue(), stream.state) == (b"one\ntwo\n", "SUCCEEDED")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_comes_later_is_waited_for_last(known: bool) -> None:
+    """All else is read by then; the bytes are those of a submission that knew it, and without it there is no end."""
+    gang, one = protocol.gang_file(1, "0" * 32, ["a", "b"], "10.0.0.1", "20001"), job("true")
+    asked: list[bytes] = []
+
+    def wait() -> bytes:
+        asked.append(gang if known else b"")
+        return asked[-1]
+
+    whole = protocol.submit("", one, {"A": "1"}, True, gang)[1].read()
+    first, _, end = whole.rpartition(gang)
+    command, stdin = protocol.submit("", one, {"A": "1"}, True, protocol.Later(len(gang), wait))
+    assert command.argv[-2] == str(len(gang))
+    assert b"".join(stdin.read(1000) for _ in range(-(-len(first) // 1000))) == first
+    assert not asked
+    rest = b"".join(iter(functools.partial(stdin.read, 7), b""))
+    assert rest == (gang + end if known else b"")
+    assert len(asked) == 1

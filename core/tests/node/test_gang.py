@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import socket
 import sys
@@ -258,7 +259,8 @@ def test_strangers_are_nobody(make_nodes: MakeNodes) -> None:
         with socket.create_connection(("127.0.0.1", int(port))) as rude:
             rude.sendall(b"hello 00000000000000000000000000000000 1\n4 FAILED 9\n")
             rude.settimeout(10)
-            assert rude.recv(100) == b""
+            with contextlib.suppress(ConnectionResetError):  # hung up on while it had more to say
+                assert rude.recv(100) == b""
     silent = socket.create_connection(("127.0.0.1", int(_again(gang))))
     gang.join(1)
     gang.join(2)

@@ -69,7 +69,7 @@ class Engine:
         out: BinaryIO,
         on_state: OnState = _quiet,
         env: Mapping[str, str] | None = None,
-        gang: bytes | None = None,
+        gang: bytes | protocol.Later | None = None,
     ) -> Stream:
         """Submit; with `follow`, pass its log to `out` until it ends. One round trip.
 

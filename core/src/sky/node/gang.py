@@ -1,17 +1,19 @@
 """Jobs on several nodes by the portable engine: rank 0's node decides, and this is who tells them all.
 
-The job is given to rank 0, which answers where it waits for the others; then it is given to them, all at once.
-From there on the nodes need nobody: each log, and the result, is theirs. Same methods as `Engine`.
+The job is given to all of them at once, but for one thing, which rank 0 answers: where it waits for the others.
+When that has been passed on the nodes need nobody: each log, and the result, is theirs. Same methods as `Engine`.
 """
 
 from __future__ import annotations
 
+import functools
 import os
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
-from sky.errors import SkyError, UsageError
+from sky.errors import ConnectionLost, SkyError, UsageError
 from sky.fanout import fan_out
 from sky.node import environment, protocol
 from sky.node.engine import CALL_SECONDS, Engine, OnState, Stream, check_rank
@@ -21,6 +23,8 @@ from sky.types import Job, JobStatus, Place
 if TYPE_CHECKING:
     from sky.registry.plugins import Plugin
     from sky.session import Session
+
+PORT_DIGITS = 5
 
 
 class Gang:
@@ -43,28 +47,56 @@ class Gang:
             raise SkyError(f"{names[0]}: its cloud doesn't say at which address the other nodes reach it")
         envs = [environment.of_job(job, self._place, rank, now) for rank in range(job.num_nodes)]
 
-        def give(rank: int, ports: tuple[str, ...], sink: BinaryIO) -> Stream:
-            gang = protocol.gang_file(rank, secret, names, address, ports[rank - 1])
-            return self._engines[rank].submit(job, follow, sink, env=envs[rank], gang=gang)
+        ports = _Ports()
 
-        gang = protocol.gang_file(0, secret, names)
-        first.on_ranks = lambda stream: None
+        def give_first(sink: BinaryIO) -> Stream:
+            try:
+                return first.submit(
+                    job, follow, sink, on_state, envs[0], protocol.gang_file(0, secret, names)
+                )
+            finally:
+                ports.give_up()
+
+        def give(rank: int, sink: BinaryIO) -> Stream:
+            gang = ports.later(rank, lambda port: protocol.gang_file(rank, secret, names, address, port))
+            try:
+                return self._engines[rank].submit(job, follow, sink, env=envs[rank], gang=gang)
+            except SkyError:
+                if ports.given_up:
+                    return Stream()  # it has submitted nothing; the error to tell is rank 0's
+                raise
+
         if not follow:
-            stream = first.submit(job, False, out, on_state, envs[0], gang)
-            self._give_all(stream, names, lambda rank: give(rank, stream.ports, out))
-            return stream
+            first.on_ranks = lambda stream: ports.tell(stream.ports)
+            return self._give_all(give_first, give, names, out)
         ranks = Ranks(self._session, self._engines[: job.num_nodes], names, out, all_or_none=True)
-        first.on_ranks = lambda stream: ranks.follow(
-            stream, lambda rank, sink: give(rank, stream.ports, sink)
-        )
-        return ranks.until_over(lambda sink: first.submit(job, True, sink, on_state, envs[0], gang))
 
-    def _give_all(self, first: Stream, names: list[str], give: Callable[[int], Stream]) -> None:
-        calls = {str(k): lambda k=k: give(k) for k in range(1, len(names))}
-        for rank, answer in fan_out(calls, CALL_SECONDS).items():
+        def heard(stream: Stream) -> None:
+            ranks.heard(stream)
+            ports.tell(stream.ports)
+
+        first.on_ranks = heard
+        ranks.follow(job.num_nodes, give)
+        return ranks.until_over(give_first)
+
+    def _give_all(
+        self,
+        give_first: Callable[[BinaryIO], Stream],
+        give: Callable[[int, BinaryIO], Stream],
+        names: list[str],
+        out: BinaryIO,
+    ) -> Stream:
+        calls = {str(k): functools.partial(give, k, out) for k in range(1, len(names))}
+        calls["0"] = functools.partial(give_first, out)
+        answers = fan_out(calls, CALL_SECONDS)
+        first = answers.pop("0")
+        if first.value is None:
+            raise first.error or ConnectionLost(f"{names[0]}: no answer within {CALL_SECONDS:.0f} s")
+        for rank, answer in answers.items():
             if answer.value is None:
-                self._engines[0].cancel(first.job_id)
+                self._engines[0].cancel(first.value.job_id)
                 raise not_given(names[int(rank)], answer.error)
+        return first.value
 
     def logs(
         self,
@@ -80,15 +112,19 @@ class Gang:
         if rank:
             token = self._token(job_id, rank)
             return self._engines[rank].logs(f"@{token}", out, follow, tail)
-        first.on_ranks = lambda stream: None
         if rank == 0:
             return first.logs(job_id, out, follow, tail, on_state)
         names = [host.name or host.internal_ip for host in self._place.hosts]
         ranks = Ranks(self._session, self._engines, names, out)
-        first.on_ranks = lambda stream: ranks.follow(
-            stream,
-            lambda rank, sink: self._engines[rank].logs(f"@{stream.token}", sink, follow, tail),
-        )
+
+        def heard(stream: Stream) -> None:
+            ranks.heard(stream)
+            ranks.follow(
+                stream.ranks,
+                lambda rank, sink: self._engines[rank].logs(f"@{stream.token}", sink, follow, tail),
+            )
+
+        first.on_ranks = heard
         return ranks.until_over(lambda sink: first.logs(job_id, sink, follow, tail, on_state))
 
     def jobs(self) -> list[tuple[JobStatus, str]]:
@@ -127,6 +163,38 @@ class Gang:
                 check_rank(job_id, status.num_nodes, rank)
                 return _token_of(directory)
         raise UsageError(f"no job {job_id} on this cluster", remedy="sky queue lists its jobs")
+
+
+class _Ports:
+    """Where rank 0 waits for each of the others, for those who have to know."""
+
+    def __init__(self) -> None:
+        self._ports: tuple[str, ...] = ()
+        self._settled = threading.Event()
+
+    @property
+    def given_up(self) -> bool:
+        """Rank 0 was not given the job."""
+        return self._settled.is_set() and not self._ports
+
+    def tell(self, ports: tuple[str, ...]) -> None:
+        """What rank 0 said."""
+        if ports:
+            self._ports = ports
+            self._settled.set()
+
+    def give_up(self) -> None:
+        """It will say nothing any more."""
+        self._settled.set()
+
+    def later(self, rank: int, gang_of: Callable[[str], bytes]) -> protocol.Later:
+        """The gang file that `gang_of` makes for `rank` of a port; all ports are of as many digits."""
+
+        def wait() -> bytes:
+            self._settled.wait()
+            return gang_of(self._ports[rank - 1].ljust(PORT_DIGITS)) if self._ports else b""
+
+        return protocol.Later(len(gang_of("-" * PORT_DIGITS)), wait)
 
 
 def _token_of(directory: str) -> str:

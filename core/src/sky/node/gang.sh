@@ -154,7 +154,7 @@ guard() { # DIR DRIVER BOOT_TIME: while the driver lives
   done
   while alive "$driver"; do
     [ -s stop ] || for k in $peers; do look "$k"; done
-    if [ ! -s stop ]; then pace; else end_here; nap 0.5; fi
+    if [ ! -s stop ]; then nap 0.1; else end_here; nap 0.5; fi
   done
   if [ ! -s result ] && in_cancel "$PWD"; then
     tell $((rank ? 4 : 5)) CANCELLED -

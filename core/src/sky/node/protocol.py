@@ -8,7 +8,9 @@ from __future__ import annotations
 import functools
 import io
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, cast
 from urllib.parse import quote, unquote
 
 from sky.types import Command, Job, JobState, JobStatus
@@ -44,18 +46,49 @@ def call(work_dir: str, verb: str, *args: str, payload: bytes = b"") -> tuple[Co
     return Command(argv=argv, stdin_mode="open"), io.BytesIO(node + payload)
 
 
+@dataclass(frozen=True)
+class Later:
+    """Bytes of a known number that aren't known yet. `wait` blocks until they are; b"" when they never will be."""
+
+    size: int
+    wait: Callable[[], bytes]
+
+
+class _Stdin:
+    """What is known at once, then what is waited for. As a stdin that ends too early it submits nothing."""
+
+    def __init__(self, known: bytes, later: Later, end: bytes) -> None:
+        self._known, self._later, self._end = io.BytesIO(known), later, end
+        self._waited = False
+
+    def read1(self, size: int = -1) -> bytes:
+        data = self._known.read(size)
+        if not data and not self._waited:
+            self._waited = True
+            came = self._later.wait()
+            self._known = io.BytesIO(came + self._end if came else b"")
+            data = self._known.read(size)
+        return data
+
+    read = read1
+
+
 def submit(
-    work_dir: str, job: Job, env: Mapping[str, str], follow: bool, gang: bytes | None = None
-) -> tuple[Command, io.BytesIO]:
+    work_dir: str, job: Job, env: Mapping[str, str], follow: bool, gang: bytes | Later | None = None
+) -> tuple[Command, BinaryIO]:
     """Submit `job`; a repeat with the same token is the same job. No value of it is in an argument.
 
-    `gang` (see `gang_file`) makes it one rank of a job of several nodes.
+    `gang` (see `gang_file`) makes it one rank of a job of several nodes. It may come later: the host is reached,
+    and has read all else, by then.
     """
     import math
 
     exports = env_script(env)
     setup, run = (None if text is None else script_bytes(text) for text in (job.setup, job.run))
-    return call(
+    size = "-" if gang is None else str(gang.size if isinstance(gang, Later) else len(gang))
+    known = gang if isinstance(gang, bytes) else b""
+    end = job.token.encode() + b"\n"
+    command, stdin = call(
         work_dir,
         "submit",
         job.token,
@@ -65,10 +98,13 @@ def submit(
         str(len(exports)),
         "-" if setup is None else str(len(setup)),
         "-" if run is None else str(len(run)),
-        "-" if gang is None else str(len(gang)),
+        size,
         "1" if follow else "0",
-        payload=exports + (setup or b"") + (run or b"") + (gang or b"") + job.token.encode() + b"\n",
+        payload=exports + (setup or b"") + (run or b"") + known + (b"" if isinstance(gang, Later) else end),
     )
+    return command, cast("BinaryIO", _Stdin(stdin.getvalue(), gang, end)) if isinstance(
+        gang, Later
+    ) else stdin
 
 
 def gang_file(rank: int, secret: str, names: Sequence[str], address: str = "-", port: str = "-") -> bytes:

@@ -23,7 +23,7 @@ Follow = Callable[[int, BinaryIO], Stream]
 
 
 class Ranks:
-    """`follow` begins with the others once rank 0 has spoken; `until_over` is rank 0's own stream.
+    """`follow` begins with the others; `until_over` is rank 0's own stream, of which `heard` tells.
 
     With `all_or_none`, a rank that can't be given the job before it runs ends it for all.
     """
@@ -45,13 +45,16 @@ class Ranks:
         self._failed: Exception | None = None
         self._first = Stream()
 
-    def follow(self, first: Stream, call: Follow) -> None:
-        """Follow the others, each in a thread of its own. Once only, however often it is said."""
+    def heard(self, first: Stream) -> None:
+        """That rank 0 has spoken, and in which stream."""
+        self._first = first
+
+    def follow(self, number: int, call: Follow) -> None:
+        """Follow the others of so many, each in a thread of its own. Once only, however often it is said."""
         if self._threads:
             return
-        self._first = first
         self._merged.several()
-        for rank in range(1, min(max(first.ranks, len(first.ports) + 1), len(self._engines))):
+        for rank in range(1, min(number, len(self._engines))):
             self._engines[rank].pointless = self._no_more
             self._threads[rank] = threading.Thread(
                 target=self._one, args=(rank, call), name=f"sky-rank-{rank}", daemon=True

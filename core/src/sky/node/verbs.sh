@@ -48,7 +48,8 @@ open_at() { exec 3<"$1" && { [ "$2" = 0 ] || dd bs=1 skip="$2" count=0 <&3 2>/de
 stream() { # DIR OFFSET: the log from there on, as it grows, then what is true of the job
   [ -r "$1/log" ] || fail "the log of this job is gone" # `exec` itself would end the shell
   open_at "$1/log" "$2"
-  turns=0 told= silent=0
+  turns=0 told= silent=0 often=0.004
+  [ ! -s "$1/gang" ] || often=0.02 # its steps take longer than to look, and looks take from what they need
   while :; do
     state_of "$1"
     # a job that starts at once is not said to wait
@@ -59,7 +60,7 @@ stream() { # DIR OFFSET: the log from there on, as it grows, then what is true o
     cat <&3 || exit 1
     case $state in PENDING | SETTING_UP | RUNNING) ;; *) break ;; esac
     turns=$((turns + 1))
-    if [ $turns -lt 40 ]; then nap 0.004; elif [ $turns -lt 60 ]; then nap 0.05; else
+    if [ $turns -lt 40 ]; then nap $often; elif [ $turns -lt 60 ]; then nap 0.05; else
       nap 0.15
       # keeps the connection open through whatever cuts silent ones, and ends us when nobody listens
       silent=$((silent + 1))
