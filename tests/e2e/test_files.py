@@ -27,14 +27,16 @@ def test_rsync_with_several_nodes(sky: Sky) -> None:
     first, second = homes(sky)
     assert "2 files, 2 bytes" in sky("rsync", "f", "c:all/").err
     assert (first / "all/f").read_text() == (second / "all/f").read_text() == "F"
-    assert "1 files, 1 bytes" in sky("rsync", "f", "c:one/", "--node", "1").err
+    assert "1 file, 1 byte (" in sky("rsync", "f", "c:one/", "--node", "1").err
     assert not (first / "one").exists() and (second / "one/f").exists()
     sky("rsync", "c:one/f", "down", "--node", "1")
     assert (sky.project / "down").read_text() == "F"
     (first / "rank").write_text("0")
     sky("rsync", "c:rank", "rank")
     assert (sky.project / "rank").read_text() == "0"
-    assert "nodes 0 to 1, no 2" in sky("rsync", "f", "c:x", "--node", "2", code=2).err
+    assert (
+        "has 2 nodes, numbered from 0: there is no 2" in sky("rsync", "f", "c:x", "--node", "2", code=2).err
+    )
 
 
 def test_a_repository_as_the_workdir(sky: Sky, tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from sky.node.caller import end_jobs_over
     from sky.process import run_process
     from sky.transfer import transfer_over
+    from sky.wording import counted
 
 hookimpl = pluggy.HookimplMarker("sky")
 
@@ -74,6 +75,7 @@ _TOOLS = {
     # What helps to implement hooks, imported on first use: a command pays only for what it does.
     "MarkReader": "sky.marks",
     "ask_each": "sky.asking",
+    "counted": "sky.wording",
     "end_jobs_over": "sky.node.caller",
     "limited": "sky.asking",
     "run_process": "sky.process",
@@ -140,6 +142,7 @@ __all__ = [
     "Unreachable",
     "UsageError",
     "ask_each",
+    "counted",
     "end_jobs_over",
     "hookimpl",
     "limited",

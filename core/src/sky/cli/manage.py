@@ -108,9 +108,11 @@ def rsync(
     sky rsync dev:sky_workdir/out ./out
     """
     from sky import client
+    from sky.wording import counted
 
     result = client.rsync(source, target, session=session(config, form), delete=delete, node=node)
     if form == "json":
         output.document("rsync", **asdict(result))
     else:
-        output.note(f"{result.files_sent} files, {result.bytes_sent:,} bytes ({result.method})")
+        files, size = counted(result.files_sent, "file"), counted(result.bytes_sent, "byte")
+        output.note(f"{files}, {size} ({result.method})")

@@ -88,7 +88,10 @@ def host_of(state: State, cluster_name: str, node: int = 0) -> Host:
 
     hosts = jobs.place_of(state.require(cluster_name)).hosts
     if not 0 <= node < len(hosts):
-        raise UsageError(f"cluster {cluster_name!r} has nodes 0 to {len(hosts) - 1}, no {node}")
+        from sky.wording import counted
+
+        nodes = counted(len(hosts), "node")
+        raise UsageError(f"cluster {cluster_name!r} has {nodes}, numbered from 0: there is no {node}")
     return hosts[node]
 
 

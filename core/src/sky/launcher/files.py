@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from sky.errors import ConnectionLost, HostGone, SkyError, TransferFailed, Unreachable, UsageError
 from sky.fanout import fan_out
 from sky.types import Host, Transfer, TransferResult
+from sky.wording import counted
 
 if TYPE_CHECKING:
     from sky.session import Session
@@ -63,7 +64,7 @@ def upload(session: Session, hosts: Sequence[Host], task: Task) -> None:
             for target, source in task.file_mounts.items()
         ]
         if transfers:
-            session.phase(f"syncing {len(transfers)} " + ("paths" if len(transfers) > 1 else "path"))
+            session.phase(f"syncing {counted(len(transfers), 'path')}")
             everywhere(session, hosts, transfers)
 
 
@@ -89,7 +90,7 @@ def _all_but_ignored(session: Session, source: str, git_files: tuple[str, ...] =
 
     left_out, why = excluded(source)
     if left_out:
-        session.phase(f"workdir: {len(left_out)} path{'s' * (len(left_out) > 1)} left out ({why})")
+        session.phase(f"workdir: {counted(len(left_out), 'path')} left out ({why})")
     if not git_files and ".git" not in left_out and (size := _packed(source)) > BIG_REPOSITORY_BYTES:
         session.phase(f"workdir: .git is sent, too: {size / 1e6:.0f} MB (a line in .skyignore leaves it out)")
     return Transfer(direction="up", source=source, target=WORKDIR, excludes=(*git_files, *left_out))

@@ -139,5 +139,7 @@ def misfit(request: Request, cluster: Cluster, offer: Offer) -> str:
             shown = attribute.replace("_", " ")
             return f"{shown} {had!r}, not {asked!r}" if had else f"no such {shown} as {asked!r}"
     if request.num_nodes > cluster.num_nodes:
-        return f"{cluster.num_nodes} nodes, not {request.num_nodes}"
+        from sky.wording import counted
+
+        return f"{counted(cluster.num_nodes, 'node')}, not {request.num_nodes}"
     return ""

@@ -31,6 +31,7 @@ from sky.types import (
     LaunchSpec,
     Request,
 )
+from sky.wording import counted
 
 if TYPE_CHECKING:
     from sky.registry.plugins import Plugin
@@ -129,7 +130,7 @@ def bring_up(session: Session, state: State, spec: LaunchSpec, task_config: Any)
     with state.intent(name, key, "run_instances", spec.offer.instance_type):
         allocation: Allocation = cloud.call("sky_run_instances", ctx=context(), spec=spec)
         state.update(name, allocation=allocation)
-    session.phase(f"waiting for {spec.num_nodes} node" + ("s" if spec.num_nodes > 1 else ""))
+    session.phase(f"waiting for {counted(spec.num_nodes, 'node')}")
     with state.intent(name, key, "wait_instances"):
         cloud.call("sky_wait_instances", ctx=context(PROVISION_SECONDS), allocation=allocation)
     hosts: tuple[Host, ...] = tuple(cloud.call("sky_cluster_hosts", ctx=context(), allocation=allocation))
@@ -245,6 +246,5 @@ def request_from(data: dict[str, Any]) -> Request:
 
 
 def _covers(scope: tuple[str, str | None, str | None], candidate: Candidate) -> bool:
-    cloud, region, zone = scope
-    offer = candidate.offer
+    (cloud, region, zone), offer = scope, candidate.offer
     return offer.cloud == cloud and region in (None, offer.region) and zone in (None, offer.zone)

@@ -6,7 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from sky.api import Feasibility, Rejection, Request
+from sky.api import Feasibility, Rejection, Request, counted
 from sky_kubernetes import accelerators, capacity
 from sky_kubernetes.capacity import Node
 from sky_kubernetes.settings import Settings
@@ -128,6 +128,6 @@ def summed(settings: Settings, rejections: Sequence[Rejection]) -> list[Rejectio
     for rule, group in by_rule.items():
         shown += group[:_SHOWN]
         if len(group) > _SHOWN:
-            subject = f"{settings.context}: {len(group) - _SHOWN} more nodes"
+            subject = f"{settings.context}: {counted(len(group) - _SHOWN, 'more node')}"
             shown.append(Rejection(cloud=CLOUD, subject=subject, rule=rule, reason="likewise"))
     return shown

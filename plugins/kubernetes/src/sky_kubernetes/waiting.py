@@ -21,6 +21,7 @@ from sky.api import (
     ProvisioningFailed,
     SkyError,
     TimedOut,
+    counted,
 )
 from sky_kubernetes import api_client, labels, pinned
 from sky_kubernetes.pod_access import rank_of
@@ -109,7 +110,7 @@ class _Wait:
         missing = self._allocation.num_nodes - len(self._pods)
         if missing > 0:
             raise ProvisioningFailed(
-                f"{missing} of {self._allocation.num_nodes} pods of {self._allocation.cluster_name!r} "
+                f"{missing} of {counted(self._allocation.num_nodes, 'pod')} of {self._allocation.cluster_name!r} "
                 "aren't there any more",
                 remedy="somebody deleted them; launch again",
                 retryable=True,

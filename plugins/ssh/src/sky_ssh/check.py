@@ -9,7 +9,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Sequence
 
-from sky.api import Context, CredentialStatus, SkyError, UsageError, ask_each
+from sky.api import Context, CredentialStatus, SkyError, UsageError, ask_each, counted
 from sky_ssh import facts, first_contact
 from sky_ssh.leasing import sudo_refused
 from sky_ssh.pools import Machine, Pool, load, pools_file
@@ -39,7 +39,9 @@ def check_credentials(ctx: Context) -> CredentialStatus:
             lines.append(f"{pool.name}/{machine.name}: {line}")
     details = (*_open_file(ctx, pools), *lines)
     if usable:
-        return CredentialStatus(ok=True, reason=f"{usable} of {len(machines)} hosts", details=details)
+        return CredentialStatus(
+            ok=True, reason=f"{usable} of {counted(len(machines), 'host')}", details=details
+        )
     return CredentialStatus(
         ok=False, reason=f"no host can be used: {lines[0]}", remedy="sky check -v names all", details=details
     )

@@ -24,6 +24,7 @@ from sky.api import (
     SkyError,
     Unreachable,
     ask_each,
+    counted,
 )
 from sky_ssh import facts, lease
 from sky_ssh.about import CLOUD
@@ -61,7 +62,7 @@ def wait_instances(ctx: Context, allocation: Allocation) -> None:
             raise ProvisioningFailed(f"{node.name}: {seen.work_dir} can't be written to")
     if not ready >= set(range(allocation.num_nodes)):
         raise ProvisioningFailed(
-            f"{allocation.cluster_name!r} holds {len(ready)} of its {allocation.num_nodes} hosts",
+            f"{allocation.cluster_name!r} holds {len(ready)} of its {counted(allocation.num_nodes, 'host')}",
             remedy=f"sky down {allocation.cluster_name}, and launch it again",
         )
 

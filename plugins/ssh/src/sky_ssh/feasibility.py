@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from sky.api import Accelerator, Context, Feasibility, Offer, Quantity, Rejection, Request
+from sky.api import Accelerator, Context, Feasibility, Offer, Quantity, Rejection, Request, counted
 from sky_ssh import devices, lease
 from sky_ssh.about import CLOUD
 from sky_ssh.facts import Facts, survey
@@ -67,7 +67,7 @@ def answer(pool: Pool, request: Request, facts: Sequence[Facts]) -> tuple[Offer 
     rejections = _summed(pool, rejections)
     if len(fitting) < request.num_nodes:
         if fitting:
-            told = f"{len(fitting)} of its {len(facts)} hosts are free and suffice, {request.num_nodes} are needed"
+            told = f"has {counted(len(fitting), 'host')} free that would do, {request.num_nodes} are needed"
             near = (f"num_nodes: {len(fitting)}",)
             rejections.insert(0, _rejection(pool.name, "num_nodes", told, near))
         return None, rejections
@@ -170,5 +170,7 @@ def _summed(pool: Pool, rejections: Sequence[Rejection]) -> list[Rejection]:
     for rule, group in by_rule.items():
         shown += group[:_SHOWN]
         if len(group) > _SHOWN:
-            shown.append(_rejection(f"{pool.name}: {len(group) - _SHOWN} more hosts", rule, "likewise"))
+            shown.append(
+                _rejection(f"{pool.name}: {counted(len(group) - _SHOWN, 'more host')}", rule, "likewise")
+            )
     return shown

@@ -23,6 +23,7 @@ from sky.api import (
     TimedOut,
     Unreachable,
     ask_each,
+    counted,
 )
 from sky_ssh import facts, lease
 from sky_ssh.about import CLOUD
@@ -193,7 +194,7 @@ class _Attempt:
         told = [f"{name}: {why}" for name, why in self.holders.items()]
         told += [f"{name}: {error.message}" for name, error in self.failures.items()]
         return NoCapacity(
-            f"pool {self.spec.offer.region!r} has {found} of {self.spec.num_nodes} hosts; {'; '.join(told)}",
+            f"pool {self.spec.offer.region!r} has {found} of {counted(self.spec.num_nodes, 'host')}; {'; '.join(told)}",
             remedy="give a cluster back (sky down), or wait for one",
             scope="region",
         )
