@@ -9,13 +9,17 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from sky.errors import SkyError, TimedOut
-from sky.types import Context
+from sky.types import Context, Event
+from sky.wording import counted
 
 K = TypeVar("K")
 T = TypeVar("T")
 AT_ONCE = 32
 """Questions at the same moment: more connections would only wait for each other."""
 _MARGIN_SECONDS = 0.1
+_SILENT_SECONDS = 2.0
+"""For which nobody wonders what is going on."""
+_NAMED = 4
 
 
 def limited(ctx: Context, seconds: float) -> Context:
@@ -34,8 +38,9 @@ def ask_each(
     """What `ask(ctx, place)` returned or failed with, for each place in order. Blocks for about `seconds`.
 
     Late ones are left behind and answered by `TimedOut`, which calls the place what `name` says; anything but a
-    `SkyError` is raised. Raises `Cancelled`.
+    `SkyError` is raised. Whom it waits for after 2 s is a `phase` event, once. Raises `Cancelled`.
     """
+    started = time.monotonic()
     inner = limited(ctx, seconds)
     assert inner.deadline is not None
     answers: dict[int, T | BaseException] = {}
@@ -53,13 +58,25 @@ def ask_each(
     ]
     for thread in threads:
         thread.start()
+    silent = True
     for thread in threads:
         while thread.is_alive() and (left := inner.deadline + _MARGIN_SECONDS - time.monotonic()) > 0:
             thread.join(min(left, 0.5))
             ctx.cancel.check()
+            if silent and thread.is_alive() and time.monotonic() - started >= _SILENT_SECONDS:
+                silent = False
+                open_ = [name(place) for i, place in enumerate(places) if i not in answers]
+                ctx.emit(_waiting(open_, inner.deadline - time.monotonic()))
     ctx.cancel.check()
     late = [TimedOut(f"{name(place)}: no answer within {seconds:.2g} s") for place in places]
     return [_result(answers.get(i, late[i])) for i in range(len(places))]
+
+
+def _waiting(names: Sequence[str], seconds: float) -> Event:
+    more = len(names) - _NAMED
+    whom = ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    longest = counted(max(1, round(seconds)), "second")
+    return Event(kind="phase", message=f"waiting for {whom}, {longest} more at most")
 
 
 def _result(answer: T | BaseException) -> T | SkyError:
