@@ -17,8 +17,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).with_name("e2e")))
 
-from e2e_fixtures import kubernetes  # noqa: F401 - a fixture
+from e2e_fixtures import kubernetes, ssh_hosts  # noqa: F401 - fixtures
 from sky_command import SMALL, Kubernetes, Sky, kubernetes_home
+from ssh_home import Hosts, disconnect, ssh_home
 
 PROBE = """
 import os, sys
@@ -38,7 +39,7 @@ fd = os.open(os.environ["SKY_TEST_IMPORTS"], os.O_CREAT | os.O_WRONLY)
 os.write(fd, json.dumps(more).encode())
 os._exit(code)
 """
-IN_FULL = ("sky", "sky_kubernetes", "importlib", "urllib", "concurrent")
+IN_FULL = ("sky", "sky_kubernetes", "sky_ssh", "importlib", "urllib", "concurrent")
 
 # What every command may import: finding the command, and a failure's two lines.
 BASE = {"sky", "sky.cli", "sky.cli.main", "sky.cli.output", "sky.errors", "locale", "signal"}
@@ -132,6 +133,10 @@ KUBERNETES = {
         ],
     )
 }
+SSH = {
+    f"sky_ssh{module}"
+    for module in ("", ".plugin", ".runner", ".wrapper", ".address", ".options", ".connection", ".about")
+} | {"sky.marks", "sky.process", "atexit", "pwd", "selectors", "subprocess"}
 # click.shell_completion asks bash for its version.
 CLICK_COMPLETION = {
     "click",
@@ -158,6 +163,9 @@ MAY = {
     | {"sky.local", "sky.local.plugin", "sky.local.processes", "sky.local.runner", "sky.process"}
     | {"atexit", "selectors", "subprocess"},
     "exec-kubernetes": EXEC | CHANNEL | KUBERNETES | {"sky.marks"},
+    "exec-ssh": EXEC | SSH,
+    # Before it connects, the files of keys are looked at.
+    "exec-ssh-connecting": EXEC | SSH | {"sky_ssh.failures"},
 }
 NEVER = {
     # module: who must not be paid for by any of these
@@ -252,6 +260,14 @@ def test_exec_on_kubernetes_imports_only_what_runs_it(tmp_path: Path, kubernetes
     for sky in kubernetes_home(tmp_path, kubernetes):
         sky("launch", "-c", "c", *SMALL, "--", "true")
         expect(imported(sky, "exec", "c", "--", "true"), "exec-kubernetes")
+
+
+def test_exec_over_ssh_imports_only_what_runs_it(tmp_path: Path, ssh_hosts: Hosts) -> None:  # noqa: F811
+    for sky in ssh_home(tmp_path, ssh_hosts):
+        sky("launch", "-c", "c", "--infra", "ssh/lab", "-y", "--", "true")
+        expect(imported(sky, "exec", "c", "--", "true"), "exec-ssh")
+        disconnect(Path(sky.extra["XDG_RUNTIME_DIR"]), by_force=False)
+        expect(imported(sky, "exec", "c", "--", "true"), "exec-ssh-connecting")
 
 
 def clusters(sky: Sky, count: int) -> None:
