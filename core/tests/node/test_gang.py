@@ -256,31 +256,29 @@ def test_strangers_are_nobody(make_nodes: MakeNodes) -> None:
     gang = Gang(make_nodes(), "echo $RANK")
     gang.begin()
     for port in gang.ports:
-        with socket.create_connection(("127.0.0.1", int(port))) as rude:
+        with _connected(port) as rude:
             rude.sendall(b"hello 00000000000000000000000000000000 1\n4 FAILED 9\n")
             rude.settimeout(10)
             with contextlib.suppress(ConnectionResetError):  # hung up on while it had more to say
                 assert rude.recv(100) == b""
-    silent = socket.create_connection(("127.0.0.1", int(_again(gang))))
+    silent = _connected(gang.ports[1])
     gang.join(1)
     gang.join(2)
     assert ends(gang.answers()) == [["SUCCEEDED", "0"]] * 3
     silent.close()
 
 
-def _again(gang: Gang) -> str:
-    """The first port, once it is waited at again."""
+def _connected(port: str) -> socket.socket:
+    """Between two strangers there is a moment in which nobody waits there, or no longer for us."""
+    found: list[socket.socket] = []
 
-    def open_() -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", int(gang.ports[1]))).close()
-        except ConnectionRefusedError:
-            return False
-        return True
+    def connect() -> bool:
+        with contextlib.suppress(ConnectionRefusedError, ConnectionResetError):
+            found.append(socket.create_connection(("127.0.0.1", int(port))))
+        return bool(found)
 
-    until(open_)
-    until(open_)
-    return gang.ports[1]
+    until(connect)
+    return found[0]
 
 
 def test_two_gangs_on_the_same_devices(make_nodes: MakeNodes, tmp_path: Path) -> None:
