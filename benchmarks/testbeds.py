@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -12,6 +11,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.testbed import ssh_lab
 
 from benchmarks.commands import down_all, hosts, sky
 
@@ -176,12 +177,11 @@ def ssh(sky_home: Path) -> Iterator[SSH | None]:
     lease_dir = f"/tmp/sky-lease-bench-{os.getpid()}"
     # A socket's path must be short.
     with (
-        Path("/tmp/ssh-lab.lock").open("a") as lock,
+        ssh_lab.held(),
         tempfile.TemporaryDirectory(prefix="sky-", dir="/tmp") as runtime,
         tempfile.TemporaryDirectory() as home,
         _environment(HOME=home, XDG_RUNTIME_DIR=runtime, SKY_TESTBED=str(CACHE), SSH_AUTH_SOCK=""),
     ):
-        fcntl.flock(lock, fcntl.LOCK_SH)
         _up("ssh-hosts.sh")
         bed = SSH(Path(runtime))
         Path(home, ".ssh").mkdir(mode=0o700)

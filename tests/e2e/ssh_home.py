@@ -18,9 +18,10 @@ from typing import IO, Any
 
 from sky_command import Sky, eventually
 
+from testbed import ssh_lab
+
 SCRIPT = Path(__file__).resolve().parents[1] / "testbed" / "ssh-hosts.sh"
 STATE = Path(os.environ.get("SKY_TESTBED", "~/.cache/sky-testbed")).expanduser() / "ssh" / "state"
-LOCK = Path("/tmp/ssh-lab.lock")  # the plugin's tests, and whoever tries things by hand, take the same
 NAMES = ("h1", "h2", "h3", "bastion", "inner")
 LAB = {"h1": "10.77.0.11", "h2": "10.77.0.12", "h3": "10.77.0.13"}
 """The hosts of pool `lab`, and their addresses."""
@@ -70,8 +71,7 @@ class Hosts:
     @contextlib.contextmanager
     def shared(self) -> Iterator[None]:
         """Nobody breaks hosts meanwhile. Blocks while somebody does."""
-        with LOCK.open("a") as self._lock:
-            fcntl.flock(self._lock, fcntl.LOCK_SH)
+        with ssh_lab.held() as self._lock:
             self.up()
             self.broken = False
             yield

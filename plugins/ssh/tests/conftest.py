@@ -18,8 +18,11 @@ from sky.api import Cache, CancelToken, Context, Event
 
 # Test modules are imported by path (importlib mode), so their shared helper is found by name only here.
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[3] / "tests"))
 
 from ssh_fixtures import RUNNER, SCRIPT, STATE, Lab, MakeContext
+
+from testbed import ssh_lab
 
 
 @pytest.fixture
@@ -53,7 +56,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         if os.environ.get("CI") == "true":
             pytest.fail("no SSH testbed: CI must be root and have sshd (make testbed)")
         pytest.skip("no SSH testbed (as root: make testbed)")
-    subprocess.run(["bash", str(SCRIPT), "up"], check=True, capture_output=True, timeout=120)
+    with ssh_lab.held():
+        subprocess.run(["bash", str(SCRIPT), "up"], check=True, capture_output=True, timeout=120)
     home = tmp_path_factory.mktemp("home")
     (home / ".ssh").mkdir(mode=0o700)
     shutil.copy(STATE / "ssh_config", home / ".ssh" / "config")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import io
 import os
 import subprocess
@@ -16,6 +15,7 @@ from typing import BinaryIO
 
 from sky.api import Command, Context, Host
 from sky_ssh.plugin import SSHRunner
+from testbed import ssh_lab
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "tests" / "testbed" / "ssh-hosts.sh"
@@ -61,8 +61,7 @@ class Lab:
     @contextlib.contextmanager
     def destroying(self) -> Iterator[None]:
         """One at a time breaks hosts; they are whole again afterwards."""
-        with (Path(tempfile.gettempdir()) / "ssh-lab.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with ssh_lab.held(alone=True):
             try:
                 yield
             finally:

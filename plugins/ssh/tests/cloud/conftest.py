@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from cloud_fixtures import TESTBED, MakePool, Pools
 
 from sky.testing.lab import MakeContext, context_maker
+from testbed import ssh_lab
 
 
 @pytest.fixture(scope="session")
@@ -28,8 +29,8 @@ def testbed() -> Path:
         if os.environ.get("CI") == "true":
             pytest.fail("no SSH testbed: CI must have root, and sshd")
         pytest.skip("no SSH testbed: it needs root, and sshd")
-    run = ["flock", "/tmp/ssh-lab.lock", "bash", str(TESTBED), "up", "3"]
-    subprocess.run(run, check=True, capture_output=True, timeout=60)
+    with ssh_lab.held():
+        subprocess.run(["bash", str(TESTBED), "up", "3"], check=True, capture_output=True, timeout=120)
     place = Path(os.environ.get("SKY_TESTBED", "~/.cache/sky-testbed")).expanduser()
     return place / "ssh" / "state"
 
