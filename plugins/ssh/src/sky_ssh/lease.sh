@@ -19,8 +19,8 @@ say() { printf '%s %s\n' "$1" "$2"; }
 fail() { say error "$1"; say end .; exit 0; }
 
 holder= holds=
-read_lease() { # who holds the host, and whether that is this account
-    holder= holds= sky_workdir= document=
+read_lease() { # who holds the host, whether that is this account, and where it works
+    holder= holds= sky_workdir= document= recorded=
     for kind in h d p S b c; do # each of them is a fact even if it is gone a moment later
         [ ! -$kind "$lease" ] || fail "$lease is in the way: not a lease"
     done
@@ -35,20 +35,25 @@ read_lease() { # who holds the host, and whether that is this account
     while read -r key value; do
         case $key in
             id) holder=$value ;;
+            work_dir) recorded=$value ;;
             sky_workdir) sky_workdir=$value ;;
             document) document=$value ;;
         esac
     done <<END
 $content
 END
+    place=$own/c/$holder.$node
     # In a directory that all may write to, anyone could make a lease that says it is ours.
-    if [ "$holder" = "$id" ] && [ -O "$lease" ]; then holds=1; fi
+    [ -O "$lease" ] || return 0
+    # As it was when the host was taken: HOME may be another by now.
+    case $recorded in /*/.sky-node/c/"$holder.$node") place=$recorded ;; esac
+    if [ "$holder" = "$id" ]; then holds=1 work=$place; fi
 }
 say_lease() {
     [ -n "$holder" ] || return 0
     say lease "$holder"
     if [ -O "$lease" ]; then say mine .; fi
-    say work_dir "$own/c/$holder.$node"
+    say work_dir "$place"
     say document "$document"
     if [ -n "$holds" ] && [ -w "$work" ] && [ -d "$work" ]; then say ready .; fi
 }
@@ -125,7 +130,7 @@ give() { # the lease goes last: what is left of a call that was cut short is sti
     kept=$own/.askpass.$id.$node
     if [ -e "$work/askpass" ]; then mv -f "$work/askpass" "$kept"; fi
     remove "$work"
-    if [ -n "$holds" ] && [ "$sky_workdir" = absent ]; then remove "$HOME/sky_workdir"; fi
+    if [ -n "$holds" ] && [ "$sky_workdir" = absent ]; then remove "${work%/.sky-node/c/*}/sky_workdir"; fi
     rm -f "$kept" "$base/.lease.$id.$node."*
     if [ -n "$holds" ]; then mv "$lease" "$base/.gone.$id.$node.$$" 2>/dev/null; fi
     for gone in "$base/.gone.$id.$node."*; do
@@ -135,7 +140,7 @@ give() { # the lease goes last: what is left of a call that was cut short is sti
         [ "$holder" = "$id" ] || ln "$gone" "$lease"
         rm -f "$gone"
     done
-    rmdir "$own/c" "$own" 2>/dev/null
+    rmdir "${work%/*}" "${work%/*/*}" "$own/c" "$own" 2>/dev/null
     holder=
 }
 

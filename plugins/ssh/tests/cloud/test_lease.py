@@ -86,6 +86,33 @@ def test_taken_shown_and_given_back(account: Path, shell: tuple[str, ...]) -> No
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
+def test_what_is_removed_is_what_was_made_wherever_home_is_now(
+    account: Path, tmp_path: Path, shell: tuple[str, ...]
+) -> None:
+    shared, moved = str(tmp_path / "leases"), tmp_path / "moved"
+    moved.mkdir()
+    made = ask(account, "take", shell, id="one", doc="{}", dir=shared).work_dir
+    for verb in ("show", "take"):
+        seen = ask(moved, verb, shell, id="one", doc="{}", dir=shared)
+        assert seen.ready and seen.work_dir == made and left(moved) == []
+    for home in (account, moved):
+        (home / "sky_workdir").mkdir()
+    assert ask(moved, "give", shell, id="one", dir=shared).holder == ""
+    assert left(account) == [] and left(moved) == ["sky_workdir"]
+
+
+def test_a_lease_that_names_another_directory_has_it_left_alone(account: Path) -> None:
+    ask(account, "take", id="one", doc="{}")
+    (account / "data").mkdir()
+    (file,) = account.glob(".sky-node/lease.*")
+    lines = file.read_text().splitlines()
+    lines = [f"work_dir {account}/data" if line.startswith("work_dir ") else line for line in lines]
+    file.write_text("\n".join(lines) + "\n")
+    ask(account, "give", id="one")
+    assert left(account) == ["data"]
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
 def test_what_a_host_has(account: Path, tmp_path: Path, shell: tuple[str, ...]) -> None:
     seen = ask(account, "look", shell)
     assert seen.cpus >= 1 and seen.memory_gib > 0.1 and seen.writable
