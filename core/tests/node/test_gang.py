@@ -258,7 +258,9 @@ def test_strangers_are_nobody(make_nodes: MakeNodes) -> None:
     for port in gang.ports:
         with _connected(port) as rude:
             rude.settimeout(10)
-            with contextlib.suppress(ConnectionResetError, BrokenPipeError):  # hung up on while it had more to say
+            with contextlib.suppress(
+                ConnectionResetError, BrokenPipeError
+            ):  # hung up on while it had more to say
                 rude.sendall(b"hello 00000000000000000000000000000000 1\n4 FAILED 9\n")
                 assert rude.recv(100) == b""
     silent = _connected(gang.ports[1])
