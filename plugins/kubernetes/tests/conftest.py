@@ -7,47 +7,23 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from sky.api import Cache, CancelToken, Context, Event
+from sky.testing.fixtures import make_context
+
+__all__ = ["make_context"]
 
 # Test modules are imported by path (importlib mode), so their shared helper is found by name only here.
 sys.path.insert(0, str(Path(__file__).parent))
 
-from kubernetes_fixtures import TESTBED, Certificates, Cluster, MakeContext
+from kubernetes_fixtures import TESTBED, Certificates, Cluster
 from kubernetes_stub import StubServer, write_kubeconfig
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "tests" / "testbed" / "kubernetes.sh"
-
-
-@pytest.fixture
-def make_context(tmp_path: Path) -> MakeContext:
-    """`make_context(config={}, seconds=30, events=None, directory=None, cancel=None)`: a hook's `ctx`."""
-
-    def make(
-        config: Mapping[str, Any] | None = None,
-        seconds: float | None = 30.0,
-        events: list[Event] | None = None,
-        directory: Path | None = None,
-        cancel: CancelToken | None = None,
-    ) -> Context:
-        home = directory or tmp_path / "plugin-directory"
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Context(
-            config=config or {},
-            deadline=None if seconds is None else time.monotonic() + seconds,
-            cancel=cancel or CancelToken(),
-            emit=(events if events is not None else []).append,
-            cache=Cache(),
-            directory=home,
-        )
-
-    return make
 
 
 @pytest.fixture

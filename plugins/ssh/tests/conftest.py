@@ -7,46 +7,23 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from sky.api import Cache, CancelToken, Context, Event
+from sky.testing.fixtures import make_context
+from sky.testing.lab import context_maker
+
+__all__ = ["make_context"]
 
 # Test modules are imported by path (importlib mode), so their shared helper is found by name only here.
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[3] / "tests"))
 
-from ssh_fixtures import RUNNER, SCRIPT, STATE, Lab, MakeContext
+from ssh_fixtures import RUNNER, SCRIPT, STATE, Lab
 
 from testbed import ssh_lab
-
-
-@pytest.fixture
-def make_context(tmp_path: Path) -> MakeContext:
-    """`make_context(config={}, seconds=30, events=None, cancel=None)`: a hook's `ctx`."""
-
-    def make(
-        config: Mapping[str, Any] | None = None,
-        seconds: float | None = 30.0,
-        events: list[Event] | None = None,
-        cancel: CancelToken | None = None,
-    ) -> Context:
-        home = tmp_path / "plugin-directory"
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Context(
-            config=config or {},
-            deadline=None if seconds is None else time.monotonic() + seconds,
-            cancel=cancel or CancelToken(),
-            emit=(events if events is not None else []).append,
-            cache=Cache(),
-            directory=home,
-        )
-
-    return make
 
 
 @pytest.fixture(scope="session")
@@ -70,14 +47,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         patch.setenv("XDG_RUNTIME_DIR", runtime)
         patch.delenv("SSH_AUTH_SOCK", raising=False)
         yield Lab(home)
-        ctx = Context(
-            config={},
-            deadline=time.monotonic() + 60,
-            cancel=CancelToken(),
-            emit=lambda event: None,
-            cache=Cache(),
-            directory=home,
-        )
+        ctx = context_maker({}, home)(60)
         RUNNER.sky_disconnect(ctx, None)
 
 

@@ -29,6 +29,8 @@ on) and `gone_host` (one that is no more), both class-scoped class methods. What
 be there first (credentials, a simulated provider) is a fixture of the author's, named by
 `@pytest.mark.usefixtures`. `pip install 'sky-core[testing]'` brings what the kit needs.
 
+`sky.testing.fixtures` has `make_context`, for tests of a plugin's own modules.
+
 An observer's test file is `class TestObserver(ObserverConformance)` with its `plugin`.
 
 A test of the kit can't be taken away: a subclass that overrides one is refused when it is collected,
