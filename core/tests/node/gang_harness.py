@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import secrets
 import signal
@@ -11,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from node_harness import Answer, Node, environ, job, kill, processes, until
 
@@ -38,7 +37,7 @@ class Gang:
     def names(self) -> list[str]:
         return [f"h{rank}" for rank in range(len(self.nodes))]
 
-    def submission(self, rank: int) -> tuple[Any, io.BytesIO]:
+    def submission(self, rank: int) -> tuple[Any, BinaryIO]:
         where = ("-", "-") if rank == 0 else ("127.0.0.1", self.ports[rank - 1])
         gang = protocol.gang_file(rank, self.secret, self.names, *where)
         return protocol.submit("", self.job, {"RANK": str(rank)}, True, gang)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import secrets
 import shutil
@@ -12,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -86,7 +85,7 @@ class Node:
     def environment(self) -> dict[str, str]:
         return {"HOME": str(self.home), "PATH": self.path, MARK: self.mark, **self.env}
 
-    def open(self, made: tuple[Any, io.BytesIO], **more: Any) -> subprocess.Popen[bytes]:
+    def open(self, made: tuple[Any, BinaryIO], **more: Any) -> subprocess.Popen[bytes]:
         """Start a call; its stdin stays open after the last byte, as some transports leave it."""
         command, stdin = made
         env = {**self.environment(), **more.pop("env", {})}
@@ -134,7 +133,7 @@ class Node:
 
     def submission(
         self, run: str | None = None, follow: bool = True, env: Any = (), **fields: Any
-    ) -> tuple[Any, io.BytesIO]:
+    ) -> tuple[Any, BinaryIO]:
         return protocol.submit(self.work_dir, job(run, **fields), dict(env), follow)
 
     def jobs(self) -> list[JobStatus]:

@@ -23,6 +23,7 @@ from sky.local.plugin import LocalRunner
 from sky.node import engine as engine_module
 from sky.node import protocol
 from sky.node.engine import Engine, Stream
+from sky.node.gang import Gang
 from sky.types import Allocation, Context, Event, Host, Job, JobState, Place
 
 LINES = b"".join(b"line %d\n" % n for n in range(3000))
@@ -327,3 +328,29 @@ def test_what_comes_later_is_waited_for_last(known: bool) -> None:
     rest = b"".join(iter(functools.partial(stdin.read, 7), b""))
     assert rest == (gang + end if known else b"")
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("following", [True, False])
+def test_where_no_node_can_be_reached_one_error_is_told(session: Session, following: bool) -> None:
+    """All are called at once; where rank 0 was given nothing, nothing is cancelled there."""
+    refused = threading.Semaphore(0)
+    called = []
+
+    class Away(Runner):
+        def call(self, hook: str, **arguments: Any) -> Any:
+            name = arguments["host"].name
+            called.append(name)
+            for _ in range(2):
+                refused.acquire(timeout=10) if name == "h0" else refused.release()
+            raise Unreachable(f"{name} is away")
+
+    hosts = tuple(
+        Host(transport="local", address={}, name=f"h{k}", internal_ip="127.0.0.1") for k in range(2)
+    )
+    allocation = Allocation(id="c-1", cloud="local", cluster_name="c", tags={}, num_nodes=2)
+    gang = Gang(cast(Any, session), cast(Any, Away()), Place(allocation=allocation, hosts=hosts))
+    with pytest.raises(Unreachable, match="h0 is away"):
+        gang.submit(job("true", num_nodes=2), following, io.BytesIO())
+    until(lambda: not any(thread.name.startswith("sky-rank-") for thread in threading.enumerate()))
+    assert sorted(called) == ["h0", "h1"]
+    assert session.warnings == []

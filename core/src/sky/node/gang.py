@@ -18,13 +18,15 @@ from sky.fanout import fan_out
 from sky.node import environment, protocol
 from sky.node.engine import CALL_SECONDS, Engine, OnState, Stream, check_rank
 from sky.node.ranks import Ranks, not_given
+from sky.node.stream import given_up
 from sky.types import Job, JobStatus, Place
 
 if TYPE_CHECKING:
     from sky.registry.plugins import Plugin
     from sky.session import Session
 
-PORT_DIGITS = 5
+_NO_PORT = "-----"
+"""In the place of a port that isn't known yet: all ports have as many digits."""
 
 
 class Gang:
@@ -46,21 +48,19 @@ class Gang:
         if not address:
             raise SkyError(f"{names[0]}: its cloud doesn't say at which address the other nodes reach it")
         envs = [environment.of_job(job, self._place, rank, now) for rank in range(job.num_nodes)]
-
+        gang = protocol.gang_file(0, secret, names)
         ports = _Ports()
 
         def give_first(sink: BinaryIO) -> Stream:
             try:
-                return first.submit(
-                    job, follow, sink, on_state, envs[0], protocol.gang_file(0, secret, names)
-                )
+                return first.submit(job, follow, sink, on_state, envs[0], gang)
             finally:
                 ports.give_up()
 
         def give(rank: int, sink: BinaryIO) -> Stream:
-            gang = ports.later(rank, lambda port: protocol.gang_file(rank, secret, names, address, port))
+            later = ports.later(rank, lambda port: protocol.gang_file(rank, secret, names, address, port))
             try:
-                return self._engines[rank].submit(job, follow, sink, env=envs[rank], gang=gang)
+                return self._engines[rank].submit(job, follow, sink, env=envs[rank], gang=later)
             except SkyError:
                 if ports.given_up:
                     return Stream()  # it has submitted nothing; the error to tell is rank 0's
@@ -91,7 +91,8 @@ class Gang:
         answers = fan_out(calls, CALL_SECONDS)
         first = answers.pop("0")
         if first.value is None:
-            raise first.error or ConnectionLost(f"{names[0]}: no answer within {CALL_SECONDS:.0f} s")
+            late = ConnectionLost(f"{names[0]}: no answer within {CALL_SECONDS:.0f} s")
+            raise first.error or given_up(self._place, Stream(), late)
         for rank, answer in answers.items():
             if answer.value is None:
                 self._engines[0].cancel(first.value.job_id)
@@ -188,13 +189,13 @@ class _Ports:
         self._settled.set()
 
     def later(self, rank: int, gang_of: Callable[[str], bytes]) -> protocol.Later:
-        """The gang file that `gang_of` makes for `rank` of a port; all ports are of as many digits."""
+        """The gang file that `gang_of` makes for `rank` of its port."""
 
         def wait() -> bytes:
             self._settled.wait()
-            return gang_of(self._ports[rank - 1].ljust(PORT_DIGITS)) if self._ports else b""
+            return gang_of(self._ports[rank - 1]) if self._ports else b""
 
-        return protocol.Later(len(gang_of("-" * PORT_DIGITS)), wait)
+        return protocol.Later(len(gang_of(_NO_PORT)), wait)
 
 
 def _token_of(directory: str) -> str:

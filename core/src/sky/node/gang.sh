@@ -147,13 +147,14 @@ guard() { # DIR DRIVER BOOT_TIME: while the driver lives
   once guard "$me"
   put "stop.$me" ''
   uptime
-  limit=$((up + JOIN_SECONDS)) turn=0
+  limit=$((up + JOIN_SECONDS))
   for k in $peers; do
     put "g/$k.beat" "$up"
     link "$k" &
   done
   while alive "$driver"; do
     [ -s stop ] || for k in $peers; do look "$k"; done
+    # No step waits for a look of the guard; each look takes from those who take the steps.
     if [ ! -s stop ]; then nap 0.1; else end_here; nap 0.5; fi
   done
   if [ ! -s result ] && in_cancel "$PWD"; then

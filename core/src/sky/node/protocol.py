@@ -55,10 +55,10 @@ class Later:
 
 
 class _Stdin:
-    """What is known at once, then what is waited for. As a stdin that ends too early it submits nothing."""
+    """What is known at once, then what is waited for and the end; without that, none: nothing is submitted then."""
 
-    def __init__(self, known: bytes, later: Later, end: bytes) -> None:
-        self._known, self._later, self._end = io.BytesIO(known), later, end
+    def __init__(self, known: io.BytesIO, later: Later, end: bytes) -> None:
+        self._known, self._later, self._end = known, later, end
         self._waited = False
 
     def read1(self, size: int = -1) -> bytes:
@@ -86,7 +86,7 @@ def submit(
     exports = env_script(env)
     setup, run = (None if text is None else script_bytes(text) for text in (job.setup, job.run))
     size = "-" if gang is None else str(gang.size if isinstance(gang, Later) else len(gang))
-    known = gang if isinstance(gang, bytes) else b""
+    known = exports + (setup or b"") + (run or b"")
     end = job.token.encode() + b"\n"
     command, stdin = call(
         work_dir,
@@ -100,11 +100,11 @@ def submit(
         "-" if run is None else str(len(run)),
         size,
         "1" if follow else "0",
-        payload=exports + (setup or b"") + (run or b"") + known + (b"" if isinstance(gang, Later) else end),
+        payload=known if isinstance(gang, Later) else known + (gang or b"") + end,
     )
-    return command, cast("BinaryIO", _Stdin(stdin.getvalue(), gang, end)) if isinstance(
-        gang, Later
-    ) else stdin
+    if isinstance(gang, Later):
+        return command, cast("BinaryIO", _Stdin(stdin, gang, end))
+    return command, stdin
 
 
 def gang_file(rank: int, secret: str, names: Sequence[str], address: str = "-", port: str = "-") -> bytes:

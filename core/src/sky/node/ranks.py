@@ -100,8 +100,9 @@ class Ranks:
     def _end_all(self, rank: int, error: SkyError) -> None:
         """None runs it when one can't: all of them wait for this one."""
         self._failed = self._failed or not_given(self._names[rank], error)
-        while not self._first.job_id and not self._over.wait(0.02):
-            pass  # it is said right after what started this thread
+        while not self._first.job_id:
+            if self._over.wait(0.02):
+                return  # rank 0 has nothing to cancel: what went wrong there is told
         try:
             self._engines[0].cancel(self._first.job_id)
         except SkyError as second:

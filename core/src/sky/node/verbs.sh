@@ -49,7 +49,7 @@ stream() { # DIR OFFSET: the log from there on, as it grows, then what is true o
   [ -r "$1/log" ] || fail "the log of this job is gone" # `exec` itself would end the shell
   open_at "$1/log" "$2"
   turns=0 told= silent=0 often=0.004
-  [ ! -s "$1/gang" ] || often=0.02 # its steps take longer than to look, and looks take from what they need
+  [ ! -s "$1/gang" ] || often=0.02 # a start on several nodes takes longer, and each look is two processes
   while :; do
     state_of "$1"
     # a job that starts at once is not said to wait
