@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from sky.errors import SkyError, TimedOut
 from sky.types import Context, Event
-from sky.wording import counted
+from sky.wording import counted, some
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -19,7 +19,6 @@ AT_ONCE = 32
 _MARGIN_SECONDS = 0.1
 _SILENT_SECONDS = 2.0
 """For which nobody wonders what is going on."""
-_NAMED = 4
 
 
 def limited(ctx: Context, seconds: float) -> Context:
@@ -73,10 +72,8 @@ def ask_each(
 
 
 def _waiting(names: Sequence[str], seconds: float) -> Event:
-    more = len(names) - _NAMED
-    whom = ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
     longest = counted(max(1, round(seconds)), "second")
-    return Event(kind="phase", message=f"waiting for {whom}, {longest} more at most")
+    return Event(kind="phase", message=f"waiting for {some(names)}, {longest} more at most")
 
 
 def _result(answer: T | BaseException) -> T | SkyError:

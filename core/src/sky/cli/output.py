@@ -19,9 +19,8 @@ SCHEMA = 1
 """Version of every JSON document: a new field keeps it, a changed or removed one raises it."""
 
 _stdout = sys.stdout
-_given: tuple[
-    TextIO, ...
-] = ()  # the interpreter's own, which would close the descriptors if nobody held them
+_given: tuple[TextIO, ...] = ()
+"""The interpreter's own outputs: held, as their end would close the descriptors."""
 _as_json = False
 _documented = False
 _partial_line = False

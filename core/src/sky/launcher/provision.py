@@ -246,5 +246,5 @@ def request_from(data: dict[str, Any]) -> Request:
 
 
 def _covers(scope: tuple[str, str | None, str | None], candidate: Candidate) -> bool:
-    (cloud, region, zone), offer = scope, candidate.offer
-    return offer.cloud == cloud and region in (None, offer.region) and zone in (None, offer.zone)
+    place = candidate.offer.cloud, candidate.offer.region, candidate.offer.zone
+    return all(wanted in (None, has) for wanted, has in zip(scope, place, strict=True))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from sky.wording import some
+
 if TYPE_CHECKING:
     from sky.launcher.candidates import Failure
     from sky.types import Rejection
 
 _LINES = 8
-_NAMED = 4
-"""How many of those that share a reason are named."""
 
 
 def message(what: str, failures: Iterable[Failure], rejections: Iterable[Rejection]) -> str:
@@ -44,6 +44,5 @@ def would_do(rejections: Iterable[Rejection]) -> str:
 
 
 def _whose(cloud: str, subjects: Sequence[str]) -> str:
-    named = [subject for subject in subjects if subject != cloud]
-    more = len(named) - _NAMED
-    return ", ".join([cloud, *named[:_NAMED]]) + (f" and {more} more" if more > 0 else "")
+    named = some([subject for subject in subjects if subject != cloud])
+    return f"{cloud}, {named}" if named else cloud
