@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -238,3 +239,33 @@ def test_a_job_whose_records_were_taken_away_is_unknown(sky: Sky) -> None:
         "SUCCEEDED",
         "UNKNOWN",
     ]
+
+
+def test_a_directory_that_is_gone_keeps_from_nothing_but_what_needs_it(sky: Sky) -> None:
+    sky("launch", "-c", "c", *LOCAL, "--", "true")
+    there = "mkdir gone && cd gone && rmdir ../gone &&"
+    for words, code in (
+        ("status", 0),
+        ("queue c", 0),
+        ("logs c -s", 2),
+        ("rsync c:x .", 2),
+        ("exec c true", 2),
+    ):
+        done = run(sky, "sh", "-c", f"{there} '{SKY}' {words}", capture_output=True)
+        said = done.stderr.decode()
+        assert done.returncode == code, (words, said)
+        assert (code == 2) == bool(
+            re.search(r"^sky: the current directory is gone\W+change to one that exists$", said, re.M)
+        ), words
+    sky("down", "c", "-y")
+
+
+def test_a_directory_where_one_may_not_look_has_no_configuration(sky: Sky) -> None:
+    (sky.project / "locked").mkdir()
+    # What root may do whatever the mode says is what is left out.
+    user = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
+    there = "cd locked && chmod 0 . && ! ls . 2>/dev/null &&"
+    for words in ("launch -c c --infra local -y true", "exec c true", "queue c", "down c -y"):
+        done = run(sky, *user, "sh", "-c", f"{there} '{SKY}' {words}", capture_output=True)
+        (sky.project / "locked").chmod(0o700)
+        assert done.returncode == 0, (words, done.stderr)

@@ -104,7 +104,8 @@ class Node:
         )
         assert process.stdin is not None
         try:
-            process.stdin.write(stdin.getvalue())
+            stdin.seek(0)  # the same may be said twice
+            process.stdin.write(stdin.read())
             process.stdin.flush()
         except BrokenPipeError:
             pass  # it refused before it had read all

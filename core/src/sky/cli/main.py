@@ -178,7 +178,7 @@ def run(argv: list[str]) -> int:
         # It ends a completion that way, too: with 0. Otherwise as a shell would say it.
         return 0 if isinstance(error, SystemExit) and error.code == 0 else 128 + signal.SIGPIPE
     except Exception as error:  # the last resort: no traceback reaches a user
-        failure = _disk_failure(error)
+        failure = _no_directory(error) or _disk_failure(error)
         if failure is not None:
             return _failed(failure)
         if os.environ.get("SKY_DEBUG"):
@@ -187,6 +187,19 @@ def run(argv: list[str]) -> int:
             f"sky: defect: {type(error).__name__}: {error}\nsee the traceback with SKY_DEBUG=1\n"
         )
         return 125
+
+
+def _no_directory(error: Exception) -> SkyError | None:
+    """The directory in which the command was begun was removed."""
+    if not isinstance(error, FileNotFoundError):
+        return None
+    try:
+        os.getcwd()  # noqa: PTH109 -- no pathlib
+    except FileNotFoundError:
+        from sky.errors import UsageError
+
+        return UsageError("the current directory is gone", remedy="change to one that exists")
+    return None
 
 
 def _disk_failure(error: Exception) -> SkyError | None:
