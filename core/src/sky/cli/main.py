@@ -178,7 +178,7 @@ def run(argv: list[str]) -> int:
         # It ends a completion that way, too: with 0. Otherwise as a shell would say it.
         return 0 if isinstance(error, SystemExit) and error.code == 0 else 128 + signal.SIGPIPE
     except Exception as error:  # the last resort: no traceback reaches a user
-        failure = _no_directory(error) or _disk_failure(error)
+        failure = _disk_failure(error)
         if failure is not None:
             return _failed(failure)
         if os.environ.get("SKY_DEBUG"):
@@ -189,28 +189,17 @@ def run(argv: list[str]) -> int:
         return 125
 
 
-def _no_directory(error: Exception) -> SkyError | None:
-    """The directory in which the command was begun was removed."""
-    if not isinstance(error, FileNotFoundError):
-        return None
-    try:
-        os.getcwd()  # noqa: PTH109 -- no pathlib
-    except FileNotFoundError:
-        from sky.errors import UsageError
-
-        return UsageError("the current directory is gone", remedy="change to one that exists")
-    return None
-
-
 def _disk_failure(error: Exception) -> SkyError | None:
-    """A full or read-only disk below `SKY_HOME` is no defect of ours."""
+    """A full or read-only disk below `SKY_HOME` is no defect of ours, nor is a current directory that is gone."""
     import errno
 
     from sky import paths
-    from sky.errors import SkyError
+    from sky.errors import SkyError, UsageError
 
     if not isinstance(error, OSError):
         return None
+    if error.errno == errno.ENOENT and error.filename is None:  # only getcwd(2) names no file
+        return UsageError("the current directory is gone", remedy="change to one that exists")
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
     if not full and not str(error.filename or "").startswith(str(paths.home())):
         return None
